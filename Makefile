@@ -1,0 +1,105 @@
+# Every target needs only Python 3.11+ (with venv) and the package registry; `make` alone lists them.
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK_VENV := .venv-lock
+PIP_TOOLS := pip-tools==7.6.2
+
+# The first of these that is new enough and can make a virtual environment is used; `make setup PYTHON=...` names another.
+PYTHON ?=
+PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
+define make_venv
+@for python in $(PYTHONS); do \
+	if $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+		echo "$$($$python --version) makes $(1)"; \
+		exec $$python -m venv --clear $(1); \
+	fi; \
+done; \
+echo "No Python 3.11 or newer with venv among: $(PYTHONS)." >&2; \
+echo "Install one (Debian, Ubuntu: apt-get install python3 python3-venv) or name it: make setup PYTHON=/path/to/python3" >&2; \
+exit 1
+endef
+PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --progress-bar off
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: setup
+setup: $(VENV)/.installed  ## make .venv with the locked dependencies and the relay command
+
+$(BIN)/python:
+	$(call make_venv,$(VENV))
+
+# --no-deps: the lock is complete, so nothing is resolved here; a package that it lacks is an error, not a download.
+$(VENV)/.locked: requirements-dev.lock | $(BIN)/python
+	$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps -r requirements-dev.lock
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.locked pyproject.toml
+	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: run
+run: setup  ## start everything on this machine, send a first event and show its receipt closing
+	$(BIN)/relay up --dev --demo
+
+.PHONY: test
+test: check domain-coverage  ## set up, check, then run every test
+	@$(BIN)/python -m pytest
+
+.PHONY: domain-coverage
+domain-coverage: setup  ## the domain's own tests must take each of its branches
+	@$(BIN)/coverage run -m pytest -q tests/domain
+	@$(BIN)/coverage report
+
+.PHONY: check
+check: lint format-check types contracts  ## format, lint, types and contracts, changing nothing
+
+.PHONY: format
+format: setup  ## put the source into its one format, and mend what can be mended by itself
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+.PHONY: format-check
+format-check: setup  ## fail if `make format` would change anything
+	@$(BIN)/ruff format --check .
+
+.PHONY: lint
+lint: setup  ## ruff
+	@$(BIN)/ruff check .
+
+.PHONY: types
+types: setup  ## mypy, strict, over src and tests
+	@$(BIN)/mypy
+
+.PHONY: contracts
+contracts: setup  ## import-linter: which room may import which
+	@$(BIN)/lint-imports
+
+.PHONY: bench
+bench: setup  ## drain a backlog beside its two floors: deliveries/s and CPU per delivery
+	$(BIN)/relay loadtest bench
+
+# The tool that locks stays out of the locked environment. Comments and options that name a registry are left out, so the
+# lock works with whichever one pip is set up for. The two locks agree: the second is resolved under the first.
+LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(LOCK_VENV)/bin/pip-compile --quiet --generate-hashes --allow-unsafe \
+	--strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
+
+.PHONY: lock
+lock: $(LOCK_VENV)/bin/pip-compile  ## resolve pyproject.toml anew into the two locks (UPGRADE=--upgrade takes newer versions)
+	$(LOCK) $(UPGRADE) --output-file requirements.lock pyproject.toml
+	$(LOCK) $(UPGRADE) --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
+
+$(LOCK_VENV)/bin/pip-compile:
+	$(call make_venv,$(LOCK_VENV))
+	$(LOCK_VENV)/bin/python $(PIP_INSTALL) $(PIP_TOOLS)
+
+.PHONY: clean
+clean:  ## remove what these targets made, but no data
+	rm -rf $(VENV) $(LOCK_VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \
+		.hypothesis .coverage htmlcov
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
