@@ -2,10 +2,11 @@
 
 Fixtures live in ``tests/support`` and beside the tests that use them. Two rules are held here:
 
-* A machine may lack a tool that the package registry does not bring. Such a test is skipped with a reason that
-  begins with ``missing tool``; where ``CI=true`` the same skip is a failure, since nothing may stay untested there.
-* ``tests/domain`` is to stay so quick that it is run without thinking. Its bound counts processor time, which a
-  busy machine does not change much; for the other folders the time is printed, and judged by a reader.
+* A machine may lack a tool that the package registry does not bring. Such a test is skipped with a reason
+  that begins with ``missing tool``; where ``CI=true`` the same skip is a failure, since nothing may stay
+  untested there.
+* ``tests/domain`` is to stay so quick that it is run without thinking. Its bound counts processor time, which
+  a busy machine does not change much; for the other folders the time is printed, and judged by a reader.
 """
 
 import os
@@ -25,8 +26,8 @@ CI = os.environ.get("CI") == "true"
 TESTS = Path(__file__).parent
 CPU_SECONDS_ALLOWED = {"domain": 2.0}
 
-# No deadline: how long an example takes tells about the machine only. In CI the examples are the same each time, so
-# that a change is judged by itself.
+# No deadline: how long an example takes tells about the machine only. In CI the examples are the same each
+# time, so that a change is judged by itself.
 settings.register_profile("relay", deadline=None, derandomize=CI, print_blob=not CI)
 settings.load_profile("relay")
 
@@ -44,13 +45,13 @@ _spent: defaultdict[str, Spent] = defaultdict(Spent)
 
 
 def _over_budget() -> list[str]:
-    """Return a sentence per folder that used more processor time than it may; runs under coverage are let off."""
+    """Return a sentence per folder that used more processor time than it may; coverage runs are let off."""
     if coverage.Coverage.current() is not None:
         return []
     return [
         f"tests/{folder} used {_spent[folder].cpu:.2f} s of processor time; it may use {allowed:.2f} s"
         for folder, allowed in CPU_SECONDS_ALLOWED.items()
-        if _spent[folder].cpu > allowed
+        if folder in _spent and _spent[folder].cpu > allowed
     ]
 
 
