@@ -30,6 +30,7 @@ help:  ## list the targets
 
 .PHONY: setup
 setup: $(VENV)/.installed  ## make .venv with the locked dependencies and the relay command
+	@:
 
 $(BIN)/python:
 	$(call make_venv,$(VENV))
