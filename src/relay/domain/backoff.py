@@ -1,0 +1,110 @@
+"""When to try again: exponential backoff inside a budget of attempts and a window of time.
+
+Owns the retry policy, the delay and the rule that ends a generation. Invariant: a delay is finite, at least 0
+and, but for an endpoint's own `Retry-After`, at most the policy's longest delay plus its jitter, whatever the
+attempt number.
+
+The installation's policy (`DEFAULT`) tries at 0, 2, 6, 14, 30, 62, 126, 254, 510, 810, 1110 and 1410 s when
+every attempt fails at once. Jitter alone moves the twelfth to at most 1692 s, so all twelve fit into the
+window of 1800 s; they may not where attempts use up their timeouts, or where the lane was closed in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MOST_DOUBLINGS = 1023
+"""The largest power of two that a float holds: a product may then become infinite, but nothing raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How a generation is retried.
+
+    Times are in seconds, `jitter` is a share of the delay (0.2 = up to 20 % either way). `schedule` replaces
+    the doubling by fixed delays before the 2nd, 3rd, … attempt (the preset `patient`); its last delay is
+    repeated if there are more attempts than delays.
+    """
+
+    max_attempts: int
+    base_seconds: float
+    max_seconds: float
+    window_seconds: float
+    jitter: float
+    schedule: tuple[float, ...] = ()
+
+
+DEFAULT = RetryPolicy(max_attempts=12, base_seconds=2.0, max_seconds=300.0, window_seconds=1800.0, jitter=0.2)
+
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
+
+PATIENT = RetryPolicy(
+    max_attempts=10,
+    base_seconds=5.0,
+    max_seconds=_DAY,
+    window_seconds=4 * _DAY,
+    jitter=0.2,
+    schedule=(
+        5.0,
+        5 * _MINUTE,
+        30 * _MINUTE,
+        2 * _HOUR,
+        5 * _HOUR,
+        10 * _HOUR,
+        14 * _HOUR,
+        20 * _HOUR,
+        24 * _HOUR,
+    ),
+)
+"""The example schedule of Standard Webhooks 1.0.0: ten attempts over 75 h 35 min. The window leaves room
+for the jitter (90 h 42 min at most), so that it is the schedule that ends a generation."""
+
+
+def delay(policy: RetryPolicy, failed_attempt: int, draw: float) -> float:
+    """Seconds to wait after the generation's so many-th failed attempt (from 1); `draw` is random in [0,
+    1)."""
+    return _planned(policy, failed_attempt) * (1 + policy.jitter * (2 * draw - 1))
+
+
+def next_try(
+    policy: RetryPolicy,
+    *,
+    failed_attempt: int,
+    began_age: float,
+    ended_age: float,
+    draw: float,
+    retry_after: float = 0.0,
+) -> float | None:
+    """Seconds until the generation's next attempt, or None: the generation is exhausted.
+
+    `began_age` and `ended_age` are seconds from the generation's first attempt to the start and to the end of
+    the attempt that just failed; `retry_after` is what the endpoint asked for (seconds, already capped). The
+    rule:
+
+    1. No attempt beyond `max_attempts`.
+    2. None after an attempt that began past the window. Such an attempt happens because its lane was closed
+       (breaker, rate limit, pause, hold) when it was due: that wait does not kill a delivery, but it earns
+       one last attempt only.
+    3. None where the policy's own delay would end past the window: the window bounds what is scheduled.
+    4. A `Retry-After` beyond the policy's delay is honoured even past the window. The wait is the endpoint's
+       wish, like a closed lane, and what comes after it is the last attempt by rule 2.
+
+    For `DEFAULT`: an attempt that fails at age 1600 with a planned delay of 300 s ends the generation, as
+    1900 > 1800. One that fails at age 62 is planned for 126; if the breaker keeps the lane closed until 2400,
+    it is made at 2400, and if it fails, that ends the generation. An endpoint that answers the first attempt
+    with `Retry-After: 3600` is tried once more, after an hour. The jitter of `Retry-After` only adds, so no
+    try is ever earlier than the endpoint asked.
+    """
+    planned = delay(policy, failed_attempt, draw)
+    if failed_attempt >= policy.max_attempts or began_age >= policy.window_seconds:
+        return None
+    if ended_age + planned > policy.window_seconds:
+        return None
+    return max(planned, retry_after * (1 + policy.jitter * draw))
+
+
+def _planned(policy: RetryPolicy, failed_attempt: int) -> float:
+    if policy.schedule:
+        return policy.schedule[min(failed_attempt, len(policy.schedule)) - 1]
+    doubled: float = policy.base_seconds * 2.0 ** min(failed_attempt - 1, _MOST_DOUBLINGS)
+    return min(doubled, policy.max_seconds)

@@ -1,0 +1,430 @@
+"""What happens in Relay, as values: the one vocabulary behind logs, metrics, the console and the tests.
+
+Owns the closed union `Happening`. Loops emit, listeners make numbers and lines of it; nothing is formatted
+here. Invariant: whatever becomes a label is a member of a closed enum or a consumer's name; ids and addresses
+are for lines only, and no happening holds a credential.
+
+What happens per delivery is told per batch: one `AttemptsRecorded` for everything that one transaction wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import NamedTuple, get_args
+from uuid import UUID
+
+from relay.domain.breaker import BreakerState
+from relay.domain.delivery import DeadReason
+from relay.domain.outcome import DeferralReason, HandBackReason, OutcomeClass, Verdict
+from relay.domain.receipt import ReceiptOutcome
+from relay.domain.sending import ErrorClass
+
+
+class RejectReason(StrEnum):
+    """Why the gateway refused a request."""
+
+    CREDENTIAL = "credential"
+    SIGNATURE = "signature"
+    SCOPE = "scope"
+    SIZE = "size"
+    CONTENT_TYPE = "content_type"
+    MALFORMED = "malformed"
+    SCHEMA = "schema"
+    IDEMPOTENCY = "idempotency"
+    LOOP = "loop"
+
+
+class Loop(StrEnum):
+    """The loops that a supervisor keeps running."""
+
+    CLAIMER = "claimer"
+    RECORDER = "recorder"
+    REAPER = "reaper"
+    RECONCILER = "reconciler"
+    PRUNER = "pruner"
+    MAINTAINER = "maintainer"
+    HEARTBEAT = "heartbeat"
+    REPORTER = "reporter"
+    PUBLISHER = "publisher"
+    SWEEP = "sweep"
+
+
+class Process(StrEnum):
+    """What a process does."""
+
+    GATEWAY = "gateway"
+    DISPATCHER = "dispatcher"
+
+
+# The gateway.
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRefused:
+    """A request was refused before anything was stored."""
+
+    reason: RejectReason
+
+
+@dataclass(frozen=True, slots=True)
+class RequestServed:
+    """An ingest request was answered, whatever the answer, `seconds` after it arrived."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class EventsAccepted:
+    """So many new events of one request are durable and owed as so many deliveries; `unrouted` matched no
+    rule."""
+
+    count: int
+    deliveries: int
+    unrouted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotentReplay:
+    """A request repeated an earlier one and got that one's answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendCommitted:
+    """One append is on the quorum. `seconds`, one for each event: from its acceptance to that proof."""
+
+    events: int
+    deliveries: int
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumFailed:
+    """An append of so many events was not proved in time, or was refused because an earlier one still is
+    not."""
+
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class DurabilityKnown:
+    """How many of how many copies a 202 waits for from now on."""
+
+    confirmed: int
+    of: int
+
+
+# The dispatcher's hot path.
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesClaimed:
+    """A claim took so many deliveries from so many lanes, in `seconds`."""
+
+    count: int
+    lanes: int
+    seconds: float
+
+
+class AttemptFact(NamedTuple):
+    """One recorded attempt. A tuple, since one is made per delivery: it costs a third of a frozen dataclass.
+
+    `send_seconds` runs from the hand-over to the network to the end of the attempt; `delivery_seconds` from
+    the event's acceptance to its ack, None unless this attempt was the ack.
+    """
+
+    delivery_id: UUID
+    receipt_id: UUID
+    consumer: str
+    attempt: int
+    generation: int
+    outcome_class: OutcomeClass
+    verdict: Verdict
+    status_code: int | None
+    error_class: ErrorClass | None
+    send_seconds: float
+    delivery_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsRecorded:
+    """One transaction recorded these attempts, in `seconds`. `counts` has every outcome class, zero
+    included."""
+
+    attempts: tuple[AttemptFact, ...]
+    counts: dict[OutcomeClass, int]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RetriesScheduled:
+    """So many deliveries will be tried again."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesDeferred:
+    """A gate kept so many lanes, or so many claimed deliveries, waiting."""
+
+    reason: DeferralReason
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesHandedBack:
+    """So many claimed deliveries went back to their lanes unsent, their attempts unspent."""
+
+    count: int
+    reason: HandBackReason
+
+
+@dataclass(frozen=True, slots=True)
+class PermitsAwaited:
+    """The claimer waited `seconds` for room in the process's limit of sends."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class InFlightChanged:
+    """So many sends are under way in this process."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesLost:
+    """So many outcomes came after their lease had gone to somebody else: recorded as attempts, without
+    effect."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesReaped:
+    """So many deliveries were taken from holders whose lease had run out."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered:
+    """So many deliveries wait for a person. `consumer` is empty where no rule matched."""
+
+    consumer: str
+    reason: DeadReason
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptsClosed:
+    """So many receipts closed."""
+
+    outcome: ReceiptOutcome
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptsRedriven:
+    """So many receipts were sent again, on demand or by the reconciler."""
+
+    count: int
+
+
+# Lanes.
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerMoved:
+    """A lane's breaker changed its state; `trips` openings since it was last closed."""
+
+    consumer: str
+    state: BreakerState
+    trips: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneHeld:
+    """An endpoint asked to be left alone for `seconds`, with a 429."""
+
+    consumer: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointDisabled:
+    """An endpoint answered 410; its deliveries are held until a person resumes it."""
+
+    consumer: str
+
+
+# What is measured by whoever holds the reporting lock.
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMeasured:
+    """The queue at one moment.
+
+    `oldest_pending_age` and `oldest_open_receipt_age` are seconds; the former is NaN where nothing is
+    pending. `dead_by_consumer` and `open_breakers` name every consumer that has any. `unaccounted` is the
+    last verification's finding, None if there was none yet.
+    """
+
+    pending: int
+    in_flight: int
+    dead: int
+    oldest_pending_age: float
+    oldest_open_receipt_age: float
+    dead_by_consumer: tuple[tuple[str, int], ...]
+    open_breakers: tuple[str, ...]
+    default_partition_rows: int
+    unaccounted: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportingEnded:
+    """Another process measures the queue from now on; what this one last measured no longer counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerModeChanged:
+    """Deliveries are announced through the broker (`active`), or the dispatcher polls instead, and why."""
+
+    active: bool
+    reason: str
+
+
+# Loops and processes.
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStarted:
+    """A loop runs."""
+
+    loop: Loop
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSucceeded:
+    """A loop finished a round, having dealt with so many rows."""
+
+    loop: Loop
+    handled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCrashed:
+    """A loop ended by an error and starts again in `restart_seconds`. The error's text is for lines, never
+    a label."""
+
+    loop: Loop
+    error: BaseException
+    restart_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStopped:
+    """A loop came to its end because its process stops."""
+
+    loop: Loop
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStarted:
+    """A process is ready to work; `address` is what it listens on."""
+
+    process: Process
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessDraining:
+    """A process takes nothing new and finishes what it has."""
+
+    process: Process
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStopped:
+    """A process has nothing left to do; `abandoned` counts what it did not finish in time."""
+
+    process: Process
+    abandoned: int = 0
+
+
+Happening = (
+    RequestRefused
+    | RequestServed
+    | EventsAccepted
+    | IdempotentReplay
+    | AppendCommitted
+    | QuorumFailed
+    | DurabilityKnown
+    | DeliveriesClaimed
+    | AttemptsRecorded
+    | RetriesScheduled
+    | DeliveriesDeferred
+    | DeliveriesHandedBack
+    | PermitsAwaited
+    | InFlightChanged
+    | LeasesLost
+    | LeasesReaped
+    | DeadLettered
+    | ReceiptsClosed
+    | ReceiptsRedriven
+    | BreakerMoved
+    | LaneHeld
+    | EndpointDisabled
+    | QueueMeasured
+    | ReportingEnded
+    | BrokerModeChanged
+    | LoopStarted
+    | LoopSucceeded
+    | LoopCrashed
+    | LoopStopped
+    | ProcessStarted
+    | ProcessDraining
+    | ProcessStopped
+)
+
+KINDS: tuple[type[Happening], ...] = get_args(Happening)
+"""Every kind of happening, for listeners that keep a table of them and tests that it is complete."""
+
+Listener = Callable[[Happening], None]
+"""Is told what happens, at once and in order. It must neither wait nor raise: it runs inside whoever
+emits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """A listener that tells several others, in order."""
+
+    listeners: tuple[Listener, ...]
+
+    def __call__(self, happening: Happening) -> None:
+        """Tell each listener."""
+        for listener in self.listeners:
+            listener(happening)
+
+
+def fan_out(listeners: Iterable[Listener]) -> Listener:
+    """One listener for all of these; just that one where there is only one."""
+    chosen = tuple(listeners)
+    return chosen[0] if len(chosen) == 1 else Broadcast(chosen)
+
+
+def attempts_recorded(attempts: Iterable[AttemptFact], seconds: float) -> AttemptsRecorded:
+    """Tell of a batch of attempts, counted by class."""
+    told = tuple(attempts)
+    classes = [attempt.outcome_class for attempt in told]
+    return AttemptsRecorded(told, {each: classes.count(each) for each in OutcomeClass}, seconds)
+
+
+@cache
+def name_of(kind: type[Happening]) -> str:
+    """The kind's name in log lines: `leases_reaped` for `LeasesReaped`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
