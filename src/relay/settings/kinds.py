@@ -1,0 +1,240 @@
+"""What the text of a setting may look like: one `Kind` for each form, with its parser and its way back to
+text.
+
+Owns the forms and the words that describe them. A parser raises `ValueError` for a text that it does not
+take; what the person reads is the kind's `wants`, never the exception, so a secret cannot leak through a
+fault. Invariant: for every kind that is not secret, `parse(show(value)) == value`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
+
+from relay.domain.secret import Secret
+
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+
+Network = IPv4Network | IPv6Network
+
+STARS = "***"
+
+_WHOLE = re.compile(r"[0-9]{1,15}")
+_DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
+_FERNET_KEY = re.compile(r"[A-Za-z0-9_-]{43}=")
+_SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&]*(?:password|secret|token|key)[^=&]*=)[^&]*")
+_PASSWORD = re.compile(r"(?s)^([^:/?#]+://[^:/?#]*:).*(?=@)")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """One form of setting. `wants` completes the sentence "must be …"; `secret` values are shown by `show`
+    alone."""
+
+    wants: str
+    parse: Callable[[str], T]
+    show: Callable[[T], str] = str
+    secret: bool = False
+
+
+class LogFormat(StrEnum):
+    """How log lines are written."""
+
+    JSON = "json"
+    TEXT = "text"
+
+
+class LogLevel(StrEnum):
+    """The least important lines that are still written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """An address to listen on. `host` is a name or an IP literal without brackets; port 0 takes any free
+    port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect. A name other than `localhost` counts as open."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host.lower() == "localhost"
+
+
+def _bounded(text: str, form: re.Pattern[str], low: float, high: float) -> float:
+    if not form.fullmatch(text) or not low <= float(text) <= high:
+        raise ValueError
+    return float(text)
+
+
+def whole(low: int, high: int) -> Kind[int]:
+    """A whole number, both ends included."""
+    return Kind(f"a whole number from {low} to {high}", lambda text: int(_bounded(text, _WHOLE, low, high)))
+
+
+def decimal(low: float, high: float) -> Kind[float]:
+    """A number that may have decimals, both ends included."""
+    return Kind(
+        f"a number from {number(low)} to {number(high)}",
+        lambda text: _bounded(text, _DECIMAL, low, high),
+        number,
+    )
+
+
+def number(value: float) -> str:
+    """The number as a person writes it: 2 and not 2.0, never an exponent."""
+    return f"{value:.9f}".rstrip("0").rstrip(".")
+
+
+def _boolean(text: str) -> bool:
+    word = text.lower()
+    if word in {"true", "1", "yes", "on"}:
+        return True
+    if word in {"false", "0", "no", "off"}:
+        return False
+    raise ValueError
+
+
+BOOLEAN: Kind[bool] = Kind(
+    "true or false (also 1/0, yes/no, on/off)", _boolean, lambda value: str(value).lower()
+)
+
+
+def choice(members: type[E]) -> Kind[E]:
+    """One of the enum's values, in any case."""
+    names = [member.value for member in members]
+    return Kind(
+        f"{', '.join(names[:-1])} or {names[-1]}",
+        lambda text: members(text.lower()),
+        lambda value: value.value,
+    )
+
+
+def _host(text: str) -> str:
+    """A name or an IPv4 literal. What ends in a number must be a whole IPv4 address: two readers take
+    `127.1` or `0177.0.0.1` for different things."""
+    if len(text) > 253 or not _HOST.fullmatch(text):
+        raise ValueError
+    if text.rsplit(".", 1)[-1].isdigit():
+        IPv4Address(text)
+    return text
+
+
+def _bind(text: str) -> Bind:
+    host, _, port = text.rpartition(":")
+    checked_port = int(_bounded(port, _WHOLE, 0, 65535))
+    if host.startswith("[") and host.endswith("]"):
+        return Bind(str(IPv6Address(host[1:-1])), checked_port)
+    return Bind(_host(host), checked_port)
+
+
+BIND: Kind[Bind] = Kind("host:port or [IPv6]:port, port 0 to 65535", _bind)
+
+
+def _items(text: str) -> list[str]:
+    return [item for item in (part.strip() for part in text.split(",")) if item]
+
+
+def _ports(text: str) -> frozenset[int] | None:
+    if text == "*":
+        return None
+    ports = frozenset(int(_bounded(item, _WHOLE, 1, 65535)) for item in _items(text))
+    if not ports:
+        raise ValueError
+    return ports
+
+
+PORTS: Kind[frozenset[int] | None] = Kind(
+    "ports separated by commas, or *",
+    _ports,
+    lambda ports: "*" if ports is None else ",".join(str(port) for port in sorted(ports)),
+)
+
+NETWORKS: Kind[tuple[Network, ...]] = Kind(
+    "networks in CIDR form separated by commas, without host bits (10.1.0.0/16, fd00::/8)",
+    lambda text: tuple(ip_network(item) for item in _items(text)),
+    lambda networks: ",".join(str(network) for network in networks),
+)
+
+PATH: Kind[Path] = Kind("a path", lambda text: Path(text).expanduser())
+
+
+def _url(text: str, schemes: tuple[str, ...]) -> str:
+    parts = urlsplit(text)
+    _ = parts.port
+    if parts.scheme not in schemes or not parts.hostname or re.search(r"[\s\x00-\x1f\\]", text):
+        raise ValueError
+    return text
+
+
+def _base_url(text: str) -> str:
+    parts = urlsplit(_url(text, ("http", "https")))
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError
+    return text.rstrip("/")
+
+
+BASE_URL: Kind[str] = Kind("an http:// or https:// url without credentials, query or fragment", _base_url)
+
+
+def mask(url: str) -> str:
+    """The url with its password, and every query value that names a credential, as stars."""
+    return _SECRET_PARAMETER.sub(rf"\1{STARS}", _PASSWORD.sub(rf"\1{STARS}", url))
+
+
+def _database_url(text: str) -> Secret:
+    """Several hosts may stand in one url (`host1:5432,host2:5432`), which is why no single port is looked
+    at."""
+    if not re.match(r"postgres(ql)?://", text) or re.search(r"[\s\x00-\x1f]", text):
+        raise ValueError
+    return Secret(text)
+
+
+DATABASE_URL: Kind[Secret] = Kind(
+    "a postgresql:// url", _database_url, lambda value: mask(value.expose()), secret=True
+)
+
+BROKER_URL: Kind[Secret] = Kind(
+    "a redis:// or rediss:// url",
+    lambda text: Secret(_url(text, ("redis", "rediss"))),
+    lambda value: mask(value.expose()),
+    secret=True,
+)
+
+
+def _secret_keys(text: str) -> tuple[Secret, ...]:
+    """Fernet keys: 32 bytes in url-safe base64 each."""
+    keys = _items(text)
+    if not keys or not all(_FERNET_KEY.fullmatch(key) for key in keys):
+        raise ValueError
+    return tuple(Secret(key) for key in keys)
+
+
+SECRET_KEYS: Kind[tuple[Secret, ...]] = Kind(
+    "keys as `relay secret-key` prints them, separated by commas, newest first",
+    _secret_keys,
+    lambda keys: ",".join(STARS for _ in keys),
+    secret=True,
+)
+
+SECRET: Kind[Secret] = Kind("a secret", Secret, str, secret=True)

@@ -1,0 +1,209 @@
+"""From the environment to `Settings`: layers, parsing, and the checks that look at several settings at once.
+
+Owns what is a fault and its words. The layers, strongest first: what the command line says, the environment,
+the command's own defaults, the table. A variable that is set to nothing counts as unset, since that is what
+a compose file makes of a missing one. Invariant: either a whole `Settings` comes back, or one error that
+names every fault; a check over several settings is left out only where one of them is itself at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
+
+from relay.settings import kinds
+from relay.settings.table import DAY, Origin, Row, Settings, rows, variable
+
+LEASE_MARGIN_SECS = 5.0
+"""By how much a lease outlives the longest attempt made under it."""
+
+_PREFIX = "RELAY_"
+_BY_NAME = {row.name: row for row in rows()}
+
+_SWITCH = "RELAY_ALLOW_PRIVATE_ENDPOINTS"
+_INJECTED = ("RELAY_SERVICE_", "RELAY_PORT")
+"""Kubernetes sets these in every pod beside a service named `relay`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with one variable, and what to do about it. Holds no secret."""
+
+    name: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.detail}"
+
+
+class SettingsError(ValueError):
+    """All faults of an environment at once; its text has one line for each."""
+
+    def __init__(self, faults: tuple[Fault, ...]) -> None:
+        self.faults = faults
+        super().__init__("\n".join(str(fault) for fault in faults))
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A rule over several fields. `says` is told the settings that break it and names what to change."""
+
+    fields: tuple[str, ...]
+    holds: Callable[[Settings], bool]
+    says: Callable[[Settings], str]
+
+
+def _shown(settings: Settings, field: str) -> str:
+    return f"{variable(field)} = {kinds.number(getattr(settings, field))}"
+
+
+def _at_most(lesser: str, greater: str) -> _Check:
+    """The first of two fields with the same unit is at most the second."""
+    return _Check(
+        (lesser, greater),
+        lambda s: bool(getattr(s, lesser) <= getattr(s, greater)),
+        lambda s: (
+            f"is {kinds.number(getattr(s, lesser))}, more than {_shown(s, greater)}: "
+            f"lower the first or raise the second"
+        ),
+    )
+
+
+_CHECKS = (
+    _Check(
+        ("lease_secs", "total_timeout_secs"),
+        lambda s: s.lease_secs >= s.total_timeout_secs + LEASE_MARGIN_SECS,
+        lambda s: (
+            f"is {kinds.number(s.lease_secs)}, too short for {_shown(s, 'total_timeout_secs')}: an attempt "
+            f"could outlive its lease and be made twice; set it to at least "
+            f"{kinds.number(s.total_timeout_secs + LEASE_MARGIN_SECS)}"
+        ),
+    ),
+    _at_most("connect_timeout_secs", "total_timeout_secs"),
+    _at_most("read_timeout_secs", "total_timeout_secs"),
+    _Check(
+        ("endpoint_concurrency", "global_concurrency"),
+        lambda s: s.endpoint_concurrency * 2 <= s.global_concurrency,
+        lambda s: (
+            f"is {s.endpoint_concurrency}, more than half of {_shown(s, 'global_concurrency')}: one endpoint "
+            f"could own the dispatcher; set it to at most {s.global_concurrency // 2} or raise the other"
+        ),
+    ),
+    _at_most("max_payload_bytes", "max_batch_bytes"),
+    _at_most("retry_base_secs", "retry_max_secs"),
+    _at_most("breaker_cooldown_secs", "breaker_max_cooldown_secs"),
+    _Check(
+        ("idempotency_retention_secs", "retain_delivered_days"),
+        lambda s: s.idempotency_retention_secs <= s.retain_delivered_days * DAY,
+        lambda s: (
+            f"is {kinds.number(s.idempotency_retention_secs)}, longer than receipts are kept "
+            f"({_shown(s, 'retain_delivered_days')}): set it to at most {s.retain_delivered_days * DAY}"
+        ),
+    ),
+    _Check(
+        ("tls_cert", "tls_key"),
+        lambda s: (s.tls_cert is None) == (s.tls_key is None),
+        lambda _: "and RELAY_TLS_KEY belong together: set both or neither",
+    ),
+    _Check(
+        ("tls_client_ca", "tls_cert"),
+        lambda s: s.tls_client_ca is None or s.tls_cert is not None,
+        lambda _: "needs TLS: set RELAY_TLS_CERT and RELAY_TLS_KEY too",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layers:
+    """The texts that may decide a setting, with the blank ones taken out."""
+
+    command_line: Mapping[str, str]
+    environ: Mapping[str, str]
+    command_defaults: Mapping[str, str]
+
+    def find(self, row: Row) -> tuple[str | None, Origin]:
+        """The text that decides this setting (None: unset) and where it stands."""
+        for layer, origin in (
+            (self.command_line, Origin.COMMAND_LINE),
+            (self.environ, Origin.ENVIRONMENT),
+            (self.command_defaults, Origin.COMMAND_DEFAULT),
+        ):
+            if row.name in layer:
+                return layer[row.name], origin
+        if row.private_default is None:
+            return row.default, Origin.DEFAULT
+        return (row.private_default if self._private() else row.default), Origin.FOLLOWS
+
+    def _private(self) -> bool:
+        """Whether private endpoints are allowed; a fault in the switch itself is reported at the switch."""
+        text, _ = self.find(_BY_NAME[_SWITCH])
+        try:
+            return kinds.BOOLEAN.parse(text or "false")
+        except ValueError:
+            return False
+
+
+def read(
+    environ: Mapping[str, str],
+    *,
+    command_defaults: Mapping[str, str] = MappingProxyType({}),
+    command_line: Mapping[str, str] = MappingProxyType({}),
+) -> Settings:
+    """Read every setting. `command_defaults` replace the table's defaults, `command_line` beats the
+    environment; both are texts under the variables' names. Raises `SettingsError` with all faults."""
+    layers = _Layers(_set(command_line), _set(environ), _set(command_defaults))
+    faults = [_unknown(name) for name in sorted(environ) if _is_unknown(name)]
+    values: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    faulty: set[str] = set()
+    for row in rows():
+        text, origins[row.name] = layers.find(row)
+        try:
+            values[row.field] = None if text is None else row.kind.parse(text)
+        except ValueError:
+            faults.append(_malformed(row, text or ""))
+            faulty.add(row.field)
+            values[row.field] = None if row.default is None else row.kind.parse(row.default)
+    settings = Settings(**values, origins=MappingProxyType(origins))
+    faults += [
+        Fault(variable(check.fields[0]), check.says(settings))
+        for check in _CHECKS
+        if faulty.isdisjoint(check.fields) and not check.holds(settings)
+    ]
+    if faults:
+        raise SettingsError(tuple(faults))
+    return settings
+
+
+def check_database(settings: Settings) -> None:
+    """For commands that open a database: an outside one needs keys from outside, or no two machines could
+    read the same secrets. Raises `SettingsError`."""
+    if settings.database_url is not None and settings.secret_keys is None:
+        raise SettingsError(
+            (Fault("RELAY_SECRET_KEYS", "is required with DATABASE_URL: `relay secret-key` prints one"),)
+        )
+
+
+def _set(texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: text.strip() for name, text in texts.items() if text.strip()}
+
+
+def _is_unknown(name: str) -> bool:
+    return name.startswith(_PREFIX) and name not in _BY_NAME and not name.startswith(_INJECTED)
+
+
+def _unknown(name: str) -> Fault:
+    """The prefix is left out of the comparison: all names share it, and it would make any two alike."""
+    known = {known.removeprefix(_PREFIX): known for known in _BY_NAME}
+    nearest = get_close_matches(name.removeprefix(_PREFIX), known, n=1)
+    hint = f"did you mean {known[nearest[0]]}?" if nearest else "unset it; `relay config` lists the settings"
+    return Fault(name, f"is no setting: {hint}")
+
+
+def _malformed(row: Row, text: str) -> Fault:
+    if row.kind.secret:
+        return Fault(row.name, f"must be {row.kind.wants}; its value is not shown here")
+    return Fault(row.name, f"is {text!r}: it must be {row.kind.wants}")

@@ -1,0 +1,51 @@
+"""The parts of the documentation that are made from tables in the code, and the way to make them anew.
+
+A part stands between ``<!-- NAME: made by ... -->`` and ``<!-- NAME: end -->``. Its test compares it with
+what the table gives now; ``python -m tests.docs.generated`` writes all of them.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay import settings
+from tests.docs.tree import ROOT
+
+COMMAND = "python -m tests.docs.generated"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A named stretch of a page, and what makes it."""
+
+    page: Path
+    name: str
+    make: Callable[[], str]
+
+    def pattern(self) -> re.Pattern[str]:
+        """Match the opening mark, the part, and the closing mark."""
+        return re.compile(
+            rf"(<!-- {self.name}: made by [^>]*-->\n\n)(.*?)(\n<!-- {self.name}: end -->)", re.DOTALL
+        )
+
+    def written(self) -> str:
+        """Return the part as the page has it. Raises LookupError where the page has no such part."""
+        found = self.pattern().search(self.page.read_text())
+        if found is None:
+            raise LookupError(f"{self.page.relative_to(ROOT)} has no part named {self.name}")
+        return found[2]
+
+    def write(self) -> None:
+        """Put what the table gives now into the page."""
+        self.written()
+        page = self.pattern().sub(lambda found: found[1] + self.make() + found[3], self.page.read_text())
+        self.page.write_text(page)
+
+
+SETTINGS = Part(ROOT / "docs" / "settings.md", "settings", settings.reference)
+PARTS = (SETTINGS,)
+
+if __name__ == "__main__":
+    for part in PARTS:
+        part.write()
