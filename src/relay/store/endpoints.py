@@ -1,0 +1,254 @@
+"""Endpoints in the database: their configuration, their secrets, and the snapshot that routing works from.
+
+Owns every write to endpoints but the dispatcher's own holds. Invariant: a change that routing depends on bumps the
+rules version in its own transaction, so no append can be routed by rules older than a change that was answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from relay.domain.backoff import RetryPolicy
+from relay.domain.endpoint import (
+    AckMode,
+    Destination,
+    Endpoint,
+    EndpointConfig,
+    EndpointState,
+    SignatureProfile,
+    Transport,
+)
+from relay.domain.routing import Rule, RuleSet
+from relay.domain.secret import Secret
+from relay.store import statements
+from relay.store.database import Connection, Database
+from relay.store.faults import NameTaken
+from relay.store.journal import Versions
+from relay.store.vault import Vault
+
+ConfigChange = Callable[[EndpointConfig], EndpointConfig]
+"""Makes the new configuration from the newest one."""
+
+NEWEST = UUID(int=(1 << 128) - 1)
+"""The position before the newest row of a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a gateway routes from: of one moment, named by its versions. `partitions` maps tenants to theirs."""
+
+    versions: Versions
+    rules: RuleSet
+    partitions: Mapping[str, int]
+
+
+class Endpoints:
+    """The endpoints of one database."""
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        self._database = database
+        self._vault = vault
+
+    async def create(
+        self, tenant: str, endpoint_id: UUID, config: EndpointConfig, *, secret_id: UUID, secret: Secret
+    ) -> Endpoint:
+        """Store a new endpoint and its secret. Raises `NameTaken`."""
+        sealed = self._vault.seal(secret)
+        async with self._database.transaction() as connection:
+            await connection.execute(statements.text("insert_secret"), secret_id, sealed)
+            row = await _unique(
+                connection,
+                "insert_endpoint",
+                endpoint_id,
+                tenant,
+                config.name,
+                config.url,
+                config.transport,
+                *_traffic(config),
+                secret_id,
+            )
+            await connection.execute(statements.text("bump_rules"))
+        return _endpoint(row)
+
+    async def get(self, tenant: str, endpoint_id: UUID) -> Endpoint | None:
+        """One endpoint of the tenant, None if there is none of that id."""
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(statements.text("get_endpoint"), tenant, endpoint_id)
+        return _endpoint(row) if row else None
+
+    async def list(self, tenant: str, *, before: UUID = NEWEST, limit: int) -> list[Endpoint]:
+        """The tenant's endpoints, newest first, those older than `before`."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("list_endpoints"), tenant, before, limit)
+        return [_endpoint(row) for row in rows]
+
+    async def update(self, tenant: str, endpoint_id: UUID, change: ConfigChange) -> Endpoint | None:
+        """Apply a change to the newest configuration under its row lock; None if there is no such endpoint.
+
+        Raises `NameTaken`, and whatever `change` raises for a configuration that it refuses.
+        """
+        async with self._database.transaction() as connection:
+            row = await connection.fetchrow(statements.text("lock_endpoint"), tenant, endpoint_id)
+            if row is None:
+                return None
+            config = change(_endpoint(row).config)
+            row = await _unique(
+                connection, "update_endpoint", tenant, endpoint_id, config.name, config.url, *_traffic(config)
+            )
+            await connection.execute(statements.text("bump_rules"))
+        return _endpoint(row)
+
+    async def remove(self, tenant: str, endpoint_id: UUID) -> bool:
+        """Remove an endpoint; what it is still owed is dead-lettered by `Queue.bury_removed`. False if not there."""
+        async with self._database.transaction() as connection:
+            removed = await connection.fetchval(statements.text("remove_endpoint"), tenant, endpoint_id)
+            if removed is not None:
+                await connection.execute(statements.text("bump_rules"))
+        return removed is not None
+
+    async def set_state(
+        self, tenant: str, endpoint_id: UUID, state: EndpointState, reason: str | None = None
+    ) -> Endpoint | None:
+        """Pause, resume or disable; None if there is no such endpoint."""
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(
+                statements.text("set_endpoint_status"), tenant, endpoint_id, state, reason
+            )
+        return _endpoint(row) if row else None
+
+    async def rotate_secret(
+        self, tenant: str, endpoint_id: UUID, *, secret_id: UUID, secret: Secret, overlap_seconds: float
+    ) -> Endpoint | None:
+        """Put a new secret in force; the one before signs beside it for the overlap. None if not there."""
+        sealed = self._vault.seal(secret)
+        async with self._database.transaction() as connection:
+            await connection.execute(statements.text("insert_secret"), secret_id, sealed)
+            row = await connection.fetchrow(
+                statements.text("rotate_secret"), tenant, endpoint_id, secret_id, overlap_seconds
+            )
+        return _endpoint(row) if row else None
+
+    async def snapshot(self) -> Snapshot:
+        """What to route from now: all endpoints' rules and the versions they are good for."""
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(statements.text("load_snapshot"))
+        assert row is not None, "the first migration writes the versions row"
+        rules = _RULES.decode(row["rules_json"] or "[]")
+        tenants = _TENANTS.decode(row["tenants"] or "[]")
+        return Snapshot(
+            Versions(row["rules"], row["credentials"], row["schemas"]),
+            RuleSet(
+                row["rules"],
+                tuple(
+                    Rule(endpoint_id=endpoint, consumer=name, tenant=tenant, patterns=patterns)
+                    for endpoint, tenant, name, patterns in rules
+                ),
+            ),
+            dict(tenants),
+        )
+
+
+class Destinations:
+    """What the dispatcher knows of endpoints: read by id, with secrets opened once each."""
+
+    def __init__(self, database: Database, vault: Vault, *, default_retry: RetryPolicy) -> None:
+        self._database = database
+        self._vault = vault
+        self._default_retry = default_retry
+        self._opened: dict[UUID, Secret] = {}
+
+    async def read(self, endpoint_ids: Sequence[UUID]) -> list[Destination]:
+        """The newest of these endpoints, removed ones included. Raises `VaultLocked` for a secret without its key."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("destinations"), list(endpoint_ids))
+        return [self._destination(row) for row in rows]
+
+    def _destination(self, row: asyncpg.Record) -> Destination:
+        retry = row["retry"]
+        return Destination(
+            endpoint_id=row["id"],
+            revision=row["revision"],
+            name=row["name"],
+            url=row["url"],
+            transport=Transport(row["transport"]),
+            signature=SignatureProfile(row["signature"]),
+            ack=AckMode(row["ack"]),
+            secret=self._open(row["secret_id"], row["ciphertext"]),
+            previous_secret=(
+                self._open(row["previous_secret_id"], row["previous_ciphertext"])
+                if row["previous_secret_id"]
+                else None
+            ),
+            headers=tuple(_HEADERS.decode(row["headers"]).items()),
+            retry=self._default_retry.overridden(msgspec.json.decode(retry)) if retry else self._default_retry,
+            timeout_seconds=row["timeout_seconds"],
+        )
+
+    def _open(self, secret_id: UUID, ciphertext: bytes) -> Secret:
+        known = self._opened.get(secret_id)
+        if known is None:
+            if len(self._opened) >= _OPENED_LIMIT:
+                self._opened.clear()
+            known = self._opened[secret_id] = self._vault.open(ciphertext)
+        return known
+
+
+_OPENED_LIMIT = 50_000
+_RULES = msgspec.json.Decoder(list[tuple[UUID, str, str, tuple[str, ...]]])
+_TENANTS = msgspec.json.Decoder(list[tuple[str, int]])
+_HEADERS = msgspec.json.Decoder(dict[str, str])
+_RETRY = msgspec.json.Decoder(dict[str, object])
+
+
+async def _unique(connection: Connection, statement: str, *arguments: object) -> asyncpg.Record:
+    try:
+        row = await connection.fetchrow(statements.text(statement), *arguments)
+    except asyncpg.UniqueViolationError as fault:
+        raise NameTaken("another endpoint of this tenant has that name") from fault
+    assert row is not None, "the row was locked or made in this transaction"
+    return row
+
+
+def _traffic(config: EndpointConfig) -> tuple[object, ...]:
+    return (
+        list(config.event_types),
+        config.rate_per_second,
+        config.burst,
+        config.max_in_flight,
+        config.timeout_seconds,
+        msgspec.json.encode(config.retry).decode() if config.retry is not None else None,
+        config.ack,
+        config.signature,
+        msgspec.json.encode(config.headers).decode(),
+    )
+
+
+def _endpoint(row: asyncpg.Record) -> Endpoint:
+    return Endpoint(
+        id=row["id"],
+        tenant=row["tenant"],
+        config=EndpointConfig(
+            name=row["name"],
+            url=row["url"],
+            transport=Transport(row["transport"]),
+            event_types=tuple(row["event_types"]),
+            rate_per_second=row["rate_per_second"],
+            burst=row["burst"],
+            max_in_flight=row["max_in_flight"],
+            timeout_seconds=row["timeout_seconds"],
+            retry=_RETRY.decode(row["retry"]) if row["retry"] else None,
+            ack=AckMode(row["ack"]),
+            signature=SignatureProfile(row["signature"]),
+            headers=_HEADERS.decode(row["headers"]),
+        ),
+        state=EndpointState(row["status"]),
+        state_reason=row["status_reason"],
+        previous_secret_expires_at=row["previous_secret_expires_at"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )

@@ -1,0 +1,53 @@
+"""The troubles of this room, translated once from the driver's.
+
+Owns the exceptions that rooms above may meet. Invariant: a driver's exception leaves this room only if it is a bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
+
+_AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    OSError,
+    TimeoutError,
+)
+
+_LOST_RACE = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
+
+
+class StoreUnavailable(Exception):
+    """The database did not answer. What was asked for may or may not have happened."""
+
+
+class StoreBusy(StoreUnavailable):
+    """The database refused because of others' locks; nothing was changed."""
+
+
+class NotMigrated(Exception):
+    """The database lacks migrations of this version of Relay; the text names the command to run."""
+
+
+class NameTaken(Exception):
+    """Another endpoint of the tenant has that name."""
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn what the driver raises for a database that is away into `StoreUnavailable`."""
+    try:
+        yield
+    except _LOST_RACE as fault:
+        raise StoreBusy(f"the database is busy: {fault}") from fault
+    except _AWAY as fault:
+        raise StoreUnavailable(f"the database did not answer: {type(fault).__name__}: {fault}") from fault

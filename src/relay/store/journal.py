@@ -1,0 +1,148 @@
+"""The append: an event, its receipt, its key and its fan-out in one transaction and one round trip.
+
+Owns the group's shape and the answers. Routing and the wording of the 202 belong to the gateway. Invariant: either
+every event of a group that is `appended` is durable with its whole fan-out when `append` returns, or none is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain
+from uuid import UUID
+
+import msgspec
+
+from relay.domain import ids
+from relay.domain.envelope import Envelope, JournalPosition
+from relay.store import statements
+from relay.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """The sender's name for a request, with the answer that later requests of that name get.
+
+    The position is the only part of the answer that the append itself assigns: the answer is
+    `answer_head + str(position) + answer_tail`.
+    """
+
+    key: str
+    fingerprint: bytes
+    answer_head: bytes
+    answer_tail: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """One event to append: `partition` is its tenant's, `fan_out` pairs each delivery's id with its endpoint's."""
+
+    envelope: Envelope
+    partition: int
+    key: IdempotencyKey | None
+    fan_out: tuple[tuple[UUID, UUID], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What a gateway's snapshot was made of; the append refuses to work from an older one."""
+
+    rules: int
+    credentials: int
+    schemas: int
+
+
+class AppendResult(StrEnum):
+    """What became of one event of a group."""
+
+    APPENDED = "appended"
+    REPLAYED = "replayed"
+    CONFLICT = "conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """`answer` is the first answer's exact bytes for a replay, else None. `position` is None only for a conflict."""
+
+    result: AppendResult
+    position: JournalPosition | None
+    answer: bytes | None
+
+
+class StaleSnapshot(Exception):
+    """Rules, credentials or schemas have changed since the snapshot: load it anew and start over. Nothing is written."""
+
+
+class Journal:
+    """The journal of one database."""
+
+    def __init__(self, database: Database, *, key_retention_seconds: float) -> None:
+        self._database = database
+        self._key_retention_seconds = key_retention_seconds
+
+    async def append(self, versions: Versions, group: Sequence[Addition]) -> list[Appended]:
+        """Append a group; answers one result per event, in order.
+
+        No two events of a group may bear the same tenant, source and key. Raises `StaleSnapshot` if `versions` are not
+        the newest, `StoreUnavailable` if the database did not answer (then the events may or may not be durable).
+        """
+        arguments = _arguments(versions, self._key_retention_seconds, group)
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("append_events"), *arguments)
+        if len(rows) != len(group):
+            # one row `stale`, or a key that was pruned between being found taken and being read
+            raise StaleSnapshot
+        results: list[Appended] = [_UNSET] * len(group)
+        for ordinal, result, number, head, tail in rows:
+            if ordinal == 0:
+                raise StaleSnapshot
+            results[ordinal - 1] = _appended(group[ordinal - 1].partition, result, number, head, tail)
+        return results
+
+
+_UNSET = Appended(AppendResult.CONFLICT, None, None)
+
+
+def _appended(partition: int, result: str, number: int, head: bytes | None, tail: bytes | None) -> Appended:
+    if result == AppendResult.CONFLICT:
+        return _UNSET
+    position = JournalPosition(partition, number)
+    answer = None if head is None or tail is None else head + str(position).encode() + tail
+    return Appended(AppendResult(result), position, answer)
+
+
+def _arguments(versions: Versions, key_seconds: float, group: Sequence[Addition]) -> tuple[object, ...]:
+    envelopes = [addition.envelope for addition in group]
+    keys = [addition.key for addition in group]
+    return (
+        versions.rules,
+        versions.credentials,
+        versions.schemas,
+        key_seconds,
+        [e.receipt_id for e in envelopes],
+        [ids.day_of(e.receipt_id) for e in envelopes],
+        [addition.partition for addition in group],
+        [e.tenant for e in envelopes],
+        [e.source for e in envelopes],
+        [e.event_id for e in envelopes],
+        [e.type for e in envelopes],
+        [e.schema for e in envelopes],
+        [e.received_at for e in envelopes],
+        [e.content_type for e in envelopes],
+        [e.payload for e in envelopes],
+        [e.payload_sha256 for e in envelopes],
+        [msgspec.json.encode(e.forwarded).decode() if e.forwarded else None for e in envelopes],
+        [e.hops for e in envelopes],
+        [e.checked_us for e in envelopes],
+        [e.assigned_us for e in envelopes],
+        [len(addition.fan_out) for addition in group],
+        [k.key if k else None for k in keys],
+        [k.fingerprint if k else None for k in keys],
+        [k.answer_head if k else None for k in keys],
+        [k.answer_tail if k else None for k in keys],
+        list(chain.from_iterable([n] * len(addition.fan_out) for n, addition in enumerate(group, 1))),
+        [delivery for addition in group for delivery, _ in addition.fan_out],
+        list(chain.from_iterable([a.envelope.receipt_id] * len(a.fan_out) for a in group)),
+        [endpoint for addition in group for _, endpoint in addition.fan_out],
+    )

@@ -1,0 +1,94 @@
+"""Migrations: forward only, one file each, applied once and in order.
+
+Owns the list of what was applied. Invariant: a file that was applied never changes (its hash is compared), and two
+processes that migrate at once do it one after the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib.resources import files
+
+from relay.store.database import Connection, Database
+from relay.store.faults import NotMigrated
+
+_LOCK = 0x52454C41
+_TABLE = """
+create table if not exists schema_migrations (
+    number integer primary key,
+    name text not null,
+    sha256 bytea not null,
+    applied_at timestamptz not null default now()
+)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One file of `migrations/`: its number, its name and its SQL."""
+
+    number: int
+    name: str
+    sql: str
+
+    @property
+    def sha256(self) -> bytes:
+        """The hash by which a later change of an applied file is noticed."""
+        return hashlib.sha256(self.sql.encode()).digest()
+
+
+def migrations() -> list[Migration]:
+    """All migrations of this version of Relay, in order."""
+    entries = sorted(files("relay.store").joinpath("migrations").iterdir(), key=lambda entry: entry.name)
+    return [
+        Migration(int(entry.name[:4]), entry.name.removesuffix(".sql"), entry.read_text(encoding="utf-8"))
+        for entry in entries
+        if entry.name.endswith(".sql")
+    ]
+
+
+async def migrate(database: Database) -> list[str]:
+    """Apply what is missing, each migration in a transaction of its own; answers the names applied now.
+
+    Raises `NotMigrated` if an applied migration differs from this version's file, or is unknown to it.
+    """
+    applied = []
+    async with database.connection() as connection:
+        await connection.execute("select pg_advisory_lock($1)", _LOCK)
+        try:
+            await connection.execute(_TABLE)
+            for migration in await _missing(connection):
+                async with connection.transaction():
+                    await connection.execute(migration.sql)
+                    await connection.execute(
+                        "insert into schema_migrations (number, name, sha256) values ($1, $2, $3)",
+                        migration.number,
+                        migration.name,
+                        migration.sha256,
+                    )
+                applied.append(migration.name)
+        finally:
+            await connection.execute("select pg_advisory_unlock($1)", _LOCK)
+    return applied
+
+
+async def check_migrated(database: Database) -> None:
+    """Raises `NotMigrated`, naming the command to run, unless the database is exactly as this version wants it."""
+    async with database.connection() as connection:
+        known = await connection.fetchval("select to_regclass('schema_migrations') is not null")
+        missing = await _missing(connection) if known else migrations()
+    if missing:
+        raise NotMigrated(f"the database lacks {len(missing)} migration(s): run `relay migrate`")
+
+
+async def _missing(connection: Connection) -> list[Migration]:
+    rows = await connection.fetch("select number, sha256 from schema_migrations order by number")
+    applied = {row["number"]: row["sha256"] for row in rows}
+    ours = migrations()
+    unknown = applied.keys() - {migration.number for migration in ours}
+    if unknown:
+        raise NotMigrated(f"the database has migration {max(unknown)}, which this version does not know: upgrade Relay")
+    for migration in ours:
+        if applied.get(migration.number, migration.sha256) != migration.sha256:
+            raise NotMigrated(f"migration {migration.name} was applied from another text than this version's")
+    return [migration for migration in ours if migration.number not in applied]

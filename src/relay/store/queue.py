@@ -1,0 +1,206 @@
+"""The queue: claim what is due, record what came of it, take back what was dropped.
+
+Owns reading and writing deliveries after the append. Which delivery is worth sending and what an answer means is
+decided elsewhere. Invariant: every write after a claim compares the token made at that claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from relay.domain.attempt import AttemptRecord
+from relay.domain.delivery import ClaimedDelivery
+from relay.domain.envelope import JournalPosition
+from relay.domain.receipt import ReceiptOutcome
+from relay.store import statements
+from relay.store.database import Connection, Database
+
+FIRST_LANE = UUID(int=0)
+"""The cursor before all lanes."""
+
+_PAIRS = msgspec.json.Decoder(tuple[tuple[str, str], ...])
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one claim took. `resume_after` is where the next one goes on, `FIRST_LANE` when all lanes were seen."""
+
+    deliveries: tuple[ClaimedDelivery, ...]
+    resume_after: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a batch of outcomes did: which attempts were refused as stale, and which receipts closed and how."""
+
+    lost: frozenset[tuple[UUID, UUID]]
+    closed: Mapping[UUID, ReceiptOutcome]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneHold:
+    """Hold a lane for some seconds (a 429), or until a person resumes it (`seconds` is None: a 410)."""
+
+    endpoint_id: UUID
+    seconds: float | None
+    reason: str
+
+
+class Queue:
+    """The queue of one database. Claims may go over a pool with lazy commits, records never."""
+
+    def __init__(self, claims: Database, records: Database) -> None:
+        self._claims = claims
+        self._records = records
+
+    async def claim_due(
+        self, *, after: UUID, batch: int, token: UUID, lease_seconds: float, busy: Mapping[UUID, int]
+    ) -> Claim:
+        """Lease at most `batch` due deliveries, lanes in rotation after `after`.
+
+        `busy` says how many deliveries of an endpoint this process has in flight; a lane takes no more than its
+        endpoint's limit leaves free.
+        """
+        async with self._claims.connection() as connection:
+            rows = await connection.fetch(
+                statements.text("claim_due"),
+                after,
+                batch,
+                token,
+                lease_seconds,
+                list(busy.keys()),
+                list(busy.values()),
+            )
+        resume_after = rows[0][0] or FIRST_LANE
+        if rows[0][1] is None:
+            return Claim((), resume_after)
+        return Claim(tuple(_claimed(row, token) for row in rows), resume_after)
+
+    async def record(self, attempts: Sequence[AttemptRecord], holds: Sequence[LaneHold] = ()) -> Recorded:
+        """Write attempts, move their deliveries and progress their receipts, all in one transaction.
+
+        Idempotent: an attempt that was written before adds nothing. An attempt whose lease was lost is kept as a
+        record and reported in `lost`.
+        """
+        async with self._records.transaction() as connection:
+            rows = await connection.fetch(statements.text("record_outcomes"), *_columns(attempts))
+            for hold in sorted(holds, key=lambda each: each.endpoint_id):
+                await _hold(connection, hold)
+        moved = {(row[0], row[1]) for row in rows if row[2]}
+        outcomes = {row[0]: ReceiptOutcome(row[3]) for row in rows if row[2] and row[3] is not None}
+        return Recorded(
+            lost=frozenset((a.delivery_id, a.lease_token) for a in attempts) - moved,
+            closed={a.receipt_id: outcomes[a.delivery_id] for a in attempts if a.delivery_id in outcomes},
+        )
+
+    async def hand_back(self, leases: Sequence[tuple[UUID, UUID]], *, delay_seconds: float = 0.0) -> int:
+        """Give unsent deliveries (id, token) back, their attempts uncounted; answers how many were still ours."""
+        async with self._records.connection() as connection:
+            rows = await connection.fetch(
+                statements.text("hand_back"),
+                [delivery for delivery, _ in leases],
+                [token for _, token in leases],
+                delay_seconds,
+            )
+        return len(rows)
+
+    async def reap(self, *, batch: int) -> int:
+        """Put deliveries whose lease has expired back into the queue, at most `batch`; answers how many."""
+        async with self._records.connection() as connection:
+            return len(await connection.fetch(statements.text("reap_expired"), batch))
+
+    async def bury_removed(self, *, batch: int) -> int:
+        """Dead-letter what is pending for removed endpoints, at most `batch`; answers how many."""
+        async with self._records.connection() as connection:
+            return len(await connection.fetch(statements.text("bury_removed"), batch))
+
+    async def seconds_to_next_due(self) -> float | None:
+        """Seconds until the earliest pending delivery is due (negative: overdue), None if nothing is pending."""
+        async with self._claims.connection() as connection:
+            seconds: float | None = await connection.fetchval(statements.text("next_due"))
+        return seconds
+
+
+async def _hold(connection: Connection, hold: LaneHold) -> None:
+    if hold.seconds is None:
+        await connection.execute(statements.text("disable_endpoint"), hold.endpoint_id, hold.reason)
+    else:
+        await connection.execute(statements.text("hold_lane"), hold.endpoint_id, hold.seconds, hold.reason)
+
+
+def _claimed(row: asyncpg.Record, token: UUID) -> ClaimedDelivery:
+    (
+        _,
+        delivery,
+        receipt,
+        endpoint,
+        revision,
+        with_previous,
+        attempts,
+        generation,
+        generation_attempts,
+        generation_age,
+        claimed_at,
+        event_id,
+        event_type,
+        received_at,
+        partition,
+        number,
+        content_type,
+        payload,
+        sha256,
+        forwarded,
+        hops,
+    ) = row
+    return ClaimedDelivery(
+        id=delivery,
+        lease_token=token,
+        receipt_id=receipt,
+        endpoint_id=endpoint,
+        endpoint_revision=revision,
+        sign_with_previous=with_previous,
+        attempt=attempts,
+        generation=generation,
+        generation_attempt=generation_attempts,
+        generation_age=generation_age,
+        claimed_at=claimed_at,
+        event_id=event_id,
+        type=event_type,
+        received_at=received_at,
+        position=JournalPosition(partition, number),
+        content_type=content_type,
+        payload=payload,
+        payload_sha256=sha256,
+        forwarded=_PAIRS.decode(forwarded) if forwarded else (),
+        hops=hops,
+    )
+
+
+def _columns(attempts: Sequence[AttemptRecord]) -> tuple[list[object], ...]:
+    return (
+        [a.delivery_id for a in attempts],
+        [a.lease_token for a in attempts],
+        [a.receipt_id for a in attempts],
+        [a.claimed_at for a in attempts],
+        [a.attempt for a in attempts],
+        [a.generation for a in attempts],
+        [a.outcome_class for a in attempts],
+        [a.move for a in attempts],
+        [a.delay_seconds for a in attempts],
+        [a.dead_reason for a in attempts],
+        [a.reason for a in attempts],
+        [a.status_code for a in attempts],
+        [a.error_class for a in attempts],
+        [a.snippet for a in attempts],
+        [a.phases.wait_ms for a in attempts],
+        [a.phases.connect_ms for a in attempts],
+        [a.phases.send_ms for a in attempts],
+        [a.phases.first_byte_ms for a in attempts],
+        [a.phases.total_ms for a in attempts],
+        [a.display_url for a in attempts],
+    )

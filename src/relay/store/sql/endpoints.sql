@@ -1,0 +1,117 @@
+-- Endpoints: configuration, and the holds on their lanes. Every statement that serves a user names the tenant.
+
+-- name: insert_endpoint
+-- parameters: id, tenant, name, url, transport, event_types, rate_per_second, burst, max_in_flight, timeout_seconds,
+--             retry, ack, signature, headers, secret id
+-- index: endpoints_name
+with made as (
+    insert into endpoints (id, tenant, name, url, transport, event_types, rate_per_second, burst, max_in_flight,
+                           timeout_seconds, retry, ack, signature, headers, secret_id)
+    values ($1, $2, $3, $4, $5::text::transport, $6, $7, $8, $9, $10, $11::text::jsonb, $12::text::ack_mode,
+            $13::text::signature_profile, $14::text::jsonb, $15)
+    returning *
+), state as (
+    insert into endpoint_state (endpoint_id) select m.id from made m
+)
+select * from made;
+
+-- name: insert_secret
+-- parameters: id, ciphertext
+-- index: secrets_pkey
+insert into secrets (id, ciphertext) values ($1, $2);
+
+-- name: bump_rules
+-- parameters:
+-- index: versions_pkey
+-- Every gateway's snapshot is stale from the commit of this transaction on.
+update versions set rules = rules + 1;
+
+-- name: get_endpoint
+-- parameters: tenant, id
+-- index: endpoints_pkey
+select e.* from endpoints e where e.tenant = $1 and e.id = $2 and e.removed_at is null;
+
+-- name: lock_endpoint
+-- parameters: tenant, id
+-- index: endpoints_pkey
+select e.* from endpoints e where e.tenant = $1 and e.id = $2 and e.removed_at is null for no key update;
+
+-- name: list_endpoints
+-- parameters: tenant, before id, limit
+-- index: endpoints_page
+-- Newest first.
+select e.* from endpoints e
+where e.tenant = $1 and e.id < $2 and e.removed_at is null
+order by e.id desc limit $3;
+
+-- name: update_endpoint
+-- parameters: tenant, id, name, url, event_types, rate_per_second, burst, max_in_flight, timeout_seconds, retry, ack,
+--             signature, headers
+-- index: endpoints_pkey
+update endpoints e
+set name = $3, url = $4, event_types = $5, rate_per_second = $6, burst = $7, max_in_flight = $8, timeout_seconds = $9,
+    retry = $10::text::jsonb, ack = $11::text::ack_mode, signature = $12::text::signature_profile,
+    headers = $13::text::jsonb, revision = e.revision + 1, updated_at = now()
+where e.tenant = $1 and e.id = $2 and e.removed_at is null
+returning e.*;
+
+-- name: set_endpoint_status
+-- parameters: tenant, id, status, reason
+-- index: endpoints_pkey
+update endpoints e
+set status = $3::text::endpoint_status, status_reason = $4, revision = e.revision + 1, updated_at = now()
+where e.tenant = $1 and e.id = $2 and e.removed_at is null
+returning e.*;
+
+-- name: rotate_secret
+-- parameters: tenant, id, new secret id, overlap seconds
+-- index: endpoints_pkey
+-- The secret in force becomes the previous one; one that was previous already is dropped.
+update endpoints e
+set secret_id = $3, previous_secret_id = e.secret_id,
+    previous_secret_expires_at = now() + $4 * interval '1 second', revision = e.revision + 1, updated_at = now()
+where e.tenant = $1 and e.id = $2 and e.removed_at is null
+returning e.*;
+
+-- name: remove_endpoint
+-- parameters: tenant, id
+-- index: endpoints_pkey
+update endpoints e
+set removed_at = now(), revision = e.revision + 1, updated_at = now()
+where e.tenant = $1 and e.id = $2 and e.removed_at is null
+returning e.id;
+
+-- name: destinations
+-- parameters: ids uuid[]
+-- index: endpoints_pkey
+-- For the dispatcher, which sends for all tenants.
+select e.id, e.revision, e.name, e.url, e.transport::text as transport, e.signature::text as signature,
+       e.ack::text as ack, e.headers, e.retry, e.timeout_seconds, e.secret_id, s.ciphertext,
+       e.previous_secret_id, p.ciphertext as previous_ciphertext
+from endpoints e
+join secrets s on s.id = e.secret_id
+left join secrets p on p.id = e.previous_secret_id
+where e.id = any ($1::uuid[]);
+
+-- name: hold_lane
+-- parameters: endpoint uuid, seconds, reason
+-- index: endpoint_state_pkey
+update endpoint_state
+set held_until = greatest(held_until, now() + $2 * interval '1 second'), held_reason = $3
+where endpoint_id = $1;
+
+-- name: disable_endpoint
+-- parameters: endpoint uuid, reason
+-- index: endpoints_pkey
+update endpoints set status = 'disabled', status_reason = $2, revision = revision + 1, updated_at = now()
+where id = $1 and status = 'active' and removed_at is null;
+
+-- name: load_snapshot
+-- parameters:
+-- index: versions_pkey
+-- One statement, so that the versions and the rules are of one moment.
+select v.rules, v.credentials, v.schemas,
+       (select jsonb_agg(jsonb_build_array(t.id, t.partition)) from tenants t)::text as tenants,
+       (select jsonb_agg(jsonb_build_array(e.id, e.tenant, e.name, e.event_types) order by e.id)
+        from endpoints e where e.removed_at is null)::text as rules_json
+from versions v;

@@ -1,0 +1,157 @@
+-- The queue: what is owed, who holds it, what came of it.
+
+-- name: claim_due
+-- parameters: after_endpoint uuid, batch integer, token uuid, lease_seconds double precision,
+--             busy_endpoints uuid[], busy_counts integer[]
+-- index: deliveries_pending
+-- Rotates: visits lanes after the given endpoint, at most 64 open and 512 in all, takes from each its share of the batch
+-- in due order, and leases the rows under the token. A closed lane is passed over, not claimed and put back. Always
+-- answers at least one row: `last_endpoint` is where the next claim goes on, null when the lanes have been seen to
+-- their end; the other columns are null where nothing was due.
+with recursive lane as (
+    select $1::uuid as endpoint_id, false as open, 0 as room, 0 as visits, 0 as opens
+    union all
+    select n.endpoint_id, coalesce(g.open, false), coalesce(g.room, 0), l.visits + 1,
+           l.opens + case when g.open then 1 else 0 end
+    from lane l
+    cross join lateral (
+        select d.endpoint_id, d.due_at from deliveries d
+        where d.status = 'pending' and d.endpoint_id > l.endpoint_id
+        order by d.endpoint_id, d.due_at limit 1
+    ) n
+    left join lateral (
+        select n.due_at <= now() and e.status = 'active' and e.removed_at is null
+                   and (s.held_until is null or s.held_until <= now())
+                   and e.max_in_flight > coalesce(b.busy, 0) as open,
+               e.max_in_flight - coalesce(b.busy, 0) as room
+        from endpoints e
+        join endpoint_state s on s.endpoint_id = e.id
+        left join lateral (
+            select c.busy from unnest($5::uuid[], $6::integer[]) as c (id, busy) where c.id = e.id
+        ) b on true
+        where e.id = n.endpoint_id
+        offset 0
+    ) g on true
+    where l.visits < 512 and l.opens < 64
+), scan as (
+    select case when max(l.visits) < 512 and max(l.opens) < 64 then null
+                else (array_agg(l.endpoint_id order by l.visits desc))[1] end as last_endpoint,
+           greatest(ceil($2::double precision / greatest(max(l.opens), 1)), 1)::integer as share
+    from lane l
+), picked as (
+    select d.id
+    from scan s
+    cross join lane l
+    cross join lateral (
+        select p.id from deliveries p
+        where p.status = 'pending' and p.endpoint_id = l.endpoint_id and p.due_at <= now()
+        order by p.due_at limit least(l.room, s.share)
+        for no key update skip locked
+    ) d
+    where l.open
+    limit $2
+), claimed as (
+    update deliveries d
+    set status = 'in_flight', lease_token = $3, lease_until = now() + $4 * interval '1 second', claimed_at = now(),
+        attempts = d.attempts + 1, generation_attempts = d.generation_attempts + 1,
+        generation_started_at = coalesce(d.generation_started_at, now())
+    where d.id = any (array(select p.id from picked p)) and d.status = 'pending'
+    returning d.id, d.receipt_id, d.endpoint_id, d.journal_day, d.attempts, d.generation, d.generation_attempts,
+              extract(epoch from now() - d.generation_started_at)::double precision as generation_age, d.claimed_at
+)
+select s.last_endpoint, c.id, c.receipt_id, c.endpoint_id, e.revision,
+       coalesce(e.previous_secret_expires_at > now(), false) as sign_with_previous,
+       c.attempts, c.generation, c.generation_attempts, c.generation_age, c.claimed_at,
+       j.event_id, j.type, j.received_at, j.partition, j.number, j.content_type, j.payload, j.payload_sha256,
+       j.forwarded, j.hops
+from scan s
+left join lateral (
+    select * from claimed c0 offset 0
+) c on true
+left join lateral (
+    select e0.revision, e0.previous_secret_expires_at from endpoints e0 where e0.id = c.endpoint_id offset 0
+) e on true
+left join lateral (
+    select * from journal j0 where j0.day = c.journal_day and j0.receipt_id = c.receipt_id offset 0
+) j on true;
+
+-- name: record_outcomes
+-- parameters: the arrays of the function
+-- index: deliveries_pkey, receipts_pkey
+-- fenced: lease_token is compared in record_outcomes
+select * from record_outcomes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20);
+
+-- name: hand_back
+-- parameters: deliveries uuid[], tokens uuid[], delay_seconds double precision
+-- index: deliveries_pkey
+-- fenced
+-- Gives unsent deliveries back and takes their attempt back with them.
+with held as materialized (
+    select d.id from unnest($1::uuid[], $2::uuid[]) as o (delivery, token)
+    join deliveries d on d.id = o.delivery and d.lease_token = o.token
+    order by d.id for no key update of d
+)
+update deliveries d
+set status = 'pending', lease_token = null, lease_until = null,
+    attempts = d.attempts - 1, generation_attempts = d.generation_attempts - 1,
+    generation_started_at = case when d.generation_attempts > 1 then d.generation_started_at end,
+    due_at = case when $3 > 0 then now() + $3 * interval '1 second' else d.due_at end
+from unnest($1::uuid[], $2::uuid[]) as o (delivery, token)
+where d.id = o.delivery and d.lease_token = o.token and d.id in (select h.id from held h)
+returning d.id;
+
+-- name: reap_expired
+-- parameters: batch integer
+-- index: deliveries_leased
+-- Takes expired leases from whoever held them. The attempt stays counted: a delivery that kills its worker must not go
+-- round for ever.
+with expired as materialized (
+    select d.id from deliveries d
+    where d.status = 'in_flight' and d.lease_until < now()
+    order by d.lease_until limit $1
+    for no key update skip locked
+)
+update deliveries d
+set status = 'pending', lease_token = null, lease_until = null, due_at = now(), last_error = 'its lease expired'
+where d.id = any (array(select e.id from expired e))
+returning d.id, d.endpoint_id;
+
+-- name: bury_removed
+-- parameters: batch integer
+-- index: deliveries_pending
+-- Dead-letters what is pending for removed endpoints. An append that was under way while its endpoint was removed is
+-- found by the next call.
+with owed as materialized (
+    select d.id from endpoints e
+    cross join lateral (
+        select p.id from deliveries p where p.status = 'pending' and p.endpoint_id = e.id
+        order by p.due_at limit $1 for no key update skip locked
+    ) d
+    where e.removed_at is not null
+    limit $1
+)
+update deliveries d
+set status = 'dead', dead_at = now(), dead_reason = 'endpoint_removed', last_error = 'the endpoint was removed'
+where d.id = any (array(select o.id from owed o)) and d.status = 'pending'
+returning d.id, d.endpoint_id;
+
+-- name: next_due
+-- parameters:
+-- index: deliveries_pending
+-- Not used to claim; answers how many seconds from now the earliest pending delivery of an active lane is due, among
+-- the first 512 lanes, null if there is none.
+with recursive lane as (
+    (select d.endpoint_id, d.due_at, 1 as visits from deliveries d where d.status = 'pending'
+     order by d.endpoint_id, d.due_at limit 1)
+    union all
+    select n.endpoint_id, n.due_at, l.visits + 1
+    from lane l cross join lateral (
+        select d.endpoint_id, d.due_at from deliveries d
+        where d.status = 'pending' and d.endpoint_id > l.endpoint_id
+        order by d.endpoint_id, d.due_at limit 1
+    ) n
+    where l.visits < 512
+)
+select extract(epoch from min(l.due_at) - now())::double precision as seconds
+from lane l join endpoints e on e.id = l.endpoint_id
+where e.status = 'active' and e.removed_at is null;

@@ -1,0 +1,57 @@
+"""The statements of `sql/*.sql`, each under its name.
+
+Owns reading the files. A statement starts at its `-- name:` line; `-- parameters:`, `-- index:` and `-- fenced` lines
+below it are checked by the tests. Invariant: no SQL is put together at run time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+_NAME = re.compile(r"^-- name: ([a-z_]+)$", re.MULTILINE)
+_INDEX = re.compile(r"^-- index: (.+)$", re.MULTILINE)
+_FENCED = re.compile(r"^-- fenced", re.MULTILINE)
+_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One named statement: `indexes` are those it counts on, `fenced` marks a write after a claim."""
+
+    name: str
+    text: str
+    indexes: tuple[str, ...]
+    fenced: bool
+
+
+def parse(source: str) -> list[Statement]:
+    """Split the text of a `.sql` file into its statements, in order."""
+    parts = _NAME.split(source)[1:]
+    return [_statement(name, body) for name, body in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def _statement(name: str, body: str) -> Statement:
+    index = _INDEX.search(body)
+    names = tuple(part.strip() for part in index[1].split(",")) if index else ()
+    return Statement(name, _COMMENT.sub("", body).strip().rstrip(";"), names, bool(_FENCED.search(body)))
+
+
+@cache
+def load() -> Mapping[str, Statement]:
+    """All statements by name. Raises `ValueError` if two files use one name."""
+    found: dict[str, Statement] = {}
+    for file in sorted(files("relay.store").joinpath("sql").iterdir(), key=lambda entry: entry.name):
+        for statement in parse(file.read_text(encoding="utf-8")):
+            if statement.name in found:
+                raise ValueError(f"two statements are named {statement.name}")
+            found[statement.name] = statement
+    return found
+
+
+def text(name: str) -> str:
+    """The SQL of a statement by its name."""
+    return load()[name].text
