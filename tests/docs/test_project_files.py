@@ -1,11 +1,12 @@
 """Claims about the files of this project as such: what they may not mention, and what must resolve."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.docs.tree import ROOT, project_files, project_texts
+from tests.docs.tree import ROOT, SOURCE, project_files, project_texts
 
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:root|work|Users/\w+|home/(?!relay\b)\w+|tmp/\w+_jobs)/")
 REGISTRY = re.compile(r"pypi\.org|pythonhosted\.org|registry\.npmjs|https?://\S+/simple\b")
@@ -79,3 +80,11 @@ def test_make_help_lists_every_target_that_is_meant_for_people() -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_links_of_a_document_lead_somewhere(document: Path) -> None:
     assert _broken_links(document) == []
+
+
+def test_every_file_that_the_package_reads_is_installed_with_it() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = setuptools["package-data"]["*"]
+    data = [path for path in project_files() if path.is_relative_to(SOURCE) and path.suffix != ".py"]
+
+    assert [path.name for path in data if not any(path.match(pattern) for pattern in patterns)] == []
