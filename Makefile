@@ -79,7 +79,7 @@ types: setup  ## mypy, strict, over src and tests
 
 .PHONY: contracts
 contracts: setup  ## import-linter: which room may import which
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 .PHONY: bench
 bench: setup  ## drain a backlog beside its two floors: deliveries/s and CPU per delivery
