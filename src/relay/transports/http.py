@@ -1,0 +1,120 @@
+"""The `http` transport: the exact payload, signed, with headers that say which delivery and which attempt it is.
+
+Owns the headers of the contract. What does not change between two deliveries to one endpoint (the url to show, the
+keys, the customer's own headers) is worked out once by `prepare` and kept with the endpoint's revision. Invariant:
+every name in a request stands there once, but for what the event's sender repeated, and no value holds a line break or
+a byte outside of visible ASCII, spaces and tabs.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from relay.domain import ids
+from relay.domain.delivery import ClaimedDelivery
+from relay.domain.endpoint import Destination
+from relay.domain.headers import wire_id, wire_value
+from relay.domain.sending import OutboundRequest
+from relay.domain.signing import Signer
+from relay.domain.signing import prepare as prepare_signer
+from relay.domain.trace import next_traceparent, read_traceparent
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpDestination:
+    """A destination made ready: everything of its requests that no single delivery decides.
+
+    `overlap_signer` signs with the previous secret as well; it is `signer` itself where there is none.
+    """
+
+    url: str = field(repr=False)
+    display_url: str
+    own_headers: Headers = field(repr=False)
+    signer: Signer
+    overlap_signer: Signer
+    timeout_seconds: float
+
+
+def prepare(destination: Destination, *, user_agent: str, timeout_seconds: float) -> HttpDestination:
+    """Make a destination ready; keep the result until its revision changes.
+
+    `timeout_seconds` is the installation's total timeout, for a destination that has none of its own. Raises
+    `InvalidSecret` or `ValueError` if the destination's secret does not suit its signature profile.
+    """
+    secrets = (destination.secret,)
+    signer = prepare_signer(destination.signature, secrets)
+    overlap_signer = signer
+    if destination.previous_secret is not None:
+        overlap_signer = prepare_signer(destination.signature, (*secrets, destination.previous_secret))
+    return HttpDestination(
+        url=destination.url,
+        display_url=display_url(destination.url),
+        own_headers=(("User-Agent", user_agent), *destination.headers),
+        signer=signer,
+        overlap_signer=overlap_signer,
+        timeout_seconds=timeout_seconds if destination.timeout_seconds is None else destination.timeout_seconds,
+    )
+
+
+def build(claimed: ClaimedDelivery, ready: HttpDestination, *, timestamp: int, entropy: bytes) -> OutboundRequest:
+    """Build the request of one attempt: `timestamp` in Unix seconds, `entropy` as `next_traceparent` takes it."""
+    signer = ready.overlap_signer if claimed.sign_with_previous else ready.signer
+    return OutboundRequest(
+        url=ready.url,
+        display_url=ready.display_url,
+        headers=(
+            ("Content-Type", wire_value(claimed.content_type)),
+            *signer.headers(timestamp, claimed.id, claimed.type, claimed.payload),
+            ("Relay-Delivery-Id", str(claimed.id)),
+            ("Relay-Receipt-Id", ids.write(ids.RECEIPT, claimed.receipt_id)),
+            ("Relay-Event-Id", wire_id(claimed.event_id)),
+            ("Relay-Event-Type", claimed.type),
+            ("Relay-Received-At", _rfc3339(claimed.received_at)),
+            ("Relay-Journal-Position", str(claimed.position)),
+            ("Relay-Attempt", str(claimed.attempt)),
+            ("Relay-Generation", str(claimed.generation)),
+            ("Relay-Hops", str(claimed.hops + 1)),
+            ("Content-Digest", f"sha-256=:{b64encode(claimed.payload_sha256).decode()}:"),
+            *_forwarded(claimed.forwarded, entropy),
+            *ready.own_headers,
+        ),
+        body=claimed.payload,
+        timeout_seconds=ready.timeout_seconds,
+    )
+
+
+def display_url(url: str) -> str:
+    """The url as it may be shown: values in its query become stars, since tokens travel there.
+
+    A parameter without `=` is replaced as a whole. Credentials before an `@` need no care: such urls are refused.
+    """
+    base, _, query = url.partition("?")
+    if not query:
+        return url
+    return base + "?" + "&".join([_starred(parameter) for parameter in query.split("&")])
+
+
+def _starred(parameter: str) -> str:
+    name, equals, _ = parameter.partition("=")
+    return f"{name}=***" if equals else "***"
+
+
+def _rfc3339(instant: datetime) -> str:
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def _forwarded(forwarded: Headers, entropy: bytes) -> Headers:
+    """The event's own headers: trace context continued with this attempt's parent id, CloudEvents' as they came."""
+    if not forwarded:
+        return (("traceparent", next_traceparent(None, entropy)),)
+    sent = dict(forwarded)
+    parent = read_traceparent(sent.get("traceparent", ""))
+    headers = [("traceparent", next_traceparent(parent, entropy))]
+    for name, value in forwarded:
+        if name.startswith("ce-") or (name == "tracestate" and parent is not None):
+            headers.append((name, wire_value(value)))
+    return tuple(headers)
