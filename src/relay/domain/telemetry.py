@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from operator import attrgetter
 from typing import NamedTuple, get_args
 from uuid import UUID
 
@@ -42,6 +42,7 @@ class Loop(StrEnum):
     """The loops that a supervisor keeps running."""
 
     CLAIMER = "claimer"
+    WAKEUPS = "wakeups"
     RECORDER = "recorder"
     REAPER = "reaper"
     RECONCILER = "reconciler"
@@ -417,14 +418,19 @@ def fan_out(listeners: Iterable[Listener]) -> Listener:
     return chosen[0] if len(chosen) == 1 else Broadcast(chosen)
 
 
+_OUTCOME_CLASS = attrgetter("outcome_class")
+
+
 def attempts_recorded(attempts: Iterable[AttemptFact], seconds: float) -> AttemptsRecorded:
     """Tell of a batch of attempts, counted by class."""
     told = tuple(attempts)
-    classes = [attempt.outcome_class for attempt in told]
+    classes = list(map(_OUTCOME_CLASS, told))
     return AttemptsRecorded(told, {each: classes.count(each) for each in OutcomeClass}, seconds)
 
 
-@cache
-def name_of(kind: type[Happening]) -> str:
-    """The kind's name in log lines: `leases_reaped` for `LeasesReaped`."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+_NAMES = {kind: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower() for kind in KINDS}
+
+
+def name_of(happening: Happening) -> str:
+    """The name of its kind in log lines: `leases_reaped` for a `LeasesReaped`."""
+    return _NAMES[type(happening)]

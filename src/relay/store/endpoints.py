@@ -29,7 +29,7 @@ from relay.store import statements
 from relay.store.database import Connection, Database
 from relay.store.faults import NameTaken
 from relay.store.journal import Versions
-from relay.store.vault import Vault
+from relay.store.vault import Vault, VaultLocked
 
 ConfigChange = Callable[[EndpointConfig], EndpointConfig]
 """Makes the new configuration from the newest one."""
@@ -162,11 +162,17 @@ class Destinations:
         self._default_retry = default_retry
         self._opened: dict[UUID, Secret] = {}
 
-    async def read(self, endpoint_ids: Sequence[UUID]) -> list[Destination]:
-        """The newest of these endpoints, removed ones included. Raises `VaultLocked` for a secret without its key."""
+    async def read(self, endpoint_ids: Sequence[UUID]) -> dict[UUID, Destination | VaultLocked]:
+        """These endpoints as they are now, removed ones included; `VaultLocked` for one whose secret has no key."""
         async with self._database.connection() as connection:
             rows = await connection.fetch(statements.text("destinations"), list(endpoint_ids))
-        return [self._destination(row) for row in rows]
+        return {row["id"]: self._readable(row) for row in rows}
+
+    def _readable(self, row: asyncpg.Record) -> Destination | VaultLocked:
+        try:
+            return self._destination(row)
+        except VaultLocked as fault:
+            return fault
 
     def _destination(self, row: asyncpg.Record) -> Destination:
         retry = row["retry"]
@@ -185,7 +191,7 @@ class Destinations:
                 else None
             ),
             headers=tuple(_HEADERS.decode(row["headers"]).items()),
-            retry=self._default_retry.overridden(msgspec.json.decode(retry)) if retry else self._default_retry,
+            retry=self._default_retry.overridden(_RETRY.decode(retry)) if retry else self._default_retry,
             timeout_seconds=row["timeout_seconds"],
         )
 

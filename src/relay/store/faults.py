@@ -23,6 +23,8 @@ _AWAY = (
     TimeoutError,
 )
 
+_REFUSED = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.CharacterNotInRepertoireError)
+
 _LOST_RACE = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
 
 
@@ -32,6 +34,10 @@ class StoreUnavailable(Exception):
 
 class StoreBusy(StoreUnavailable):
     """The database refused because of others' locks; nothing was changed."""
+
+
+class StoreRefused(Exception):
+    """The database refused what it was given (a value out of range, a broken constraint); nothing was changed."""
 
 
 class NotMigrated(Exception):
@@ -44,10 +50,12 @@ class NameTaken(Exception):
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn what the driver raises for a database that is away into `StoreUnavailable`."""
+    """Turn what the driver raises for a database that is away, busy or unwilling into this room's exceptions."""
     try:
         yield
     except _LOST_RACE as fault:
         raise StoreBusy(f"the database is busy: {fault}") from fault
+    except _REFUSED as fault:
+        raise StoreRefused(f"the database refused a write: {type(fault).__name__}: {fault}") from fault
     except _AWAY as fault:
         raise StoreUnavailable(f"the database did not answer: {type(fault).__name__}: {fault}") from fault

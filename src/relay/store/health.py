@@ -5,25 +5,46 @@ Owns the housekeeping statements. Invariant: at most one process at a time holds
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from uuid import UUID
 
-from relay.store import statements
+from relay.domain.telemetry import QueueMeasured
+from relay.store import faults, statements
 from relay.store.database import Connection, Database
 
 DISPATCHER = "dispatcher"
 GATEWAY = "gateway"
 
+_REPORTING_LOCK = 0x52454C42
+
 FORGOTTEN_AFTER_SECONDS = 3600.0
 """A process that has not reported for so long is forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueDepth:
-    """How many deliveries are pending and in flight."""
+class Reporting:
+    """The right to measure the queue for all, on the connection that holds the lock."""
 
-    pending: int
-    in_flight: int
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def measure(self) -> QueueMeasured:
+        """The queue as it is now."""
+        with faults.translated():
+            row = await self._connection.fetchrow(statements.text("measure_queue"))
+            dead = await self._connection.fetch(statements.text("dead_by_consumer"))
+        assert row is not None, "an aggregate answers one row"
+        return QueueMeasured(
+            pending=row["pending"],
+            in_flight=row["in_flight"],
+            dead=row["dead"],
+            oldest_pending_age=math.nan if row["oldest_age"] is None else max(row["oldest_age"], 0.0),
+            oldest_open_receipt_age=max(row["oldest_owed_age"] or 0.0, 0.0),
+            dead_by_consumer=tuple((each[0], each[1]) for each in dead),
+            open_breakers=(),
+            default_partition_rows=row["default_partition_rows"],
+        )
 
 
 class Health:
@@ -41,7 +62,9 @@ class Health:
         """Report that this process is there."""
         async with self._database.connection() as connection:
             await connection.execute(statements.text("report_heartbeat"), process, kind)
-            await connection.execute(statements.text("forget_heartbeats"), FORGOTTEN_AFTER_SECONDS)
+            await connection.execute(statements.text("forget_heartbeats"), _REPORTING_LOCK = 0x52454C42
+
+FORGOTTEN_AFTER_SECONDS)
 
     async def seconds_since(self, kind: str) -> float | None:
         """Seconds since a process of that kind last reported; None if none ever did."""
@@ -49,12 +72,16 @@ class Health:
             seconds: float | None = await connection.fetchval(statements.text("last_heartbeat"), kind)
         return seconds
 
-    async def queue_depth(self) -> QueueDepth:
-        """How much is owed now."""
+    @asynccontextmanager
+    async def reporting(self) -> AsyncIterator[Reporting | None]:
+        """Hold the reporting lock inside the block, or get None where another process holds it."""
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(statements.text("queue_depth"))
-        assert row is not None, "an aggregate answers one row"
-        return QueueDepth(row["pending"], row["in_flight"])
+            held = await connection.fetchval(statements.text("try_reporting_lock"), _REPORTING_LOCK)
+            try:
+                yield Reporting(connection) if held else None
+            finally:
+                if held and not connection.is_closed():
+                    await connection.fetchval(statements.text("release_reporting_lock"), _REPORTING_LOCK)
 
     async def ensure_partitions(self, days_ahead: int) -> int:
         """Make the day partitions from yesterday to so many days ahead; answers how many were made."""

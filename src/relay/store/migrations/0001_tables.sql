@@ -189,6 +189,7 @@ create table deliveries (
 );
 create index deliveries_pending on deliveries (endpoint_id, due_at) where status = 'pending';
 create index deliveries_leased on deliveries (lease_until) where status = 'in_flight';
+create index deliveries_dead on deliveries (tenant, dead_at, id) where status = 'dead';
 
 create table delivery_attempts (
     delivery_id uuid not null,

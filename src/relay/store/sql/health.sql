@@ -23,11 +23,34 @@ select extract(epoch from now() - max(reported_at))::double precision from heart
 -- A session lock: one dispatcher holds it and reports the queue.
 select pg_try_advisory_lock($1);
 
--- name: queue_depth
+-- name: release_reporting_lock
+-- parameters: lock number
+-- index:
+select pg_advisory_unlock($1);
+
+-- name: measure_queue
 -- parameters:
--- index: deliveries_pending, deliveries_leased
+-- index: deliveries_pending, deliveries_leased, deliveries_dead
+-- For the gauges. The oldest age looks at pending deliveries of open lanes only: what is held is not late.
 select (select count(*) from deliveries where status = 'pending') as pending,
-       (select count(*) from deliveries where status = 'in_flight') as in_flight;
+       (select count(*) from deliveries where status = 'in_flight') as in_flight,
+       (select count(*) from deliveries where status = 'dead') as dead,
+       (select extract(epoch from now() - min(first.due_at))
+        from endpoints e
+        join endpoint_state s on s.endpoint_id = e.id
+        cross join lateral (select greatest(d.due_at, s.held_until) as due_at from deliveries d
+                            where d.status = 'pending' and d.endpoint_id = e.id order by d.due_at limit 1) first
+        where e.status = 'active' and e.removed_at is null)::double precision as oldest_age,
+       -- a delivery id starts with the milliseconds at which its event was received
+       (select extract(epoch from now()) - ('x' || left(replace(min(o.id::text), '-', ''), 12))::bit(48)::bigint / 1000.0
+        from deliveries o where o.status in ('pending', 'in_flight'))::double precision as oldest_owed_age,
+       (select count(*) from delivery_attempts_default) as default_partition_rows;
+
+-- name: dead_by_consumer
+-- parameters:
+-- index: deliveries_dead
+select e.name, count(*) from deliveries d join endpoints e on e.id = d.endpoint_id
+where d.status = 'dead' group by e.name order by e.name;
 
 -- name: ensure_partitions
 -- parameters: parent table, days ahead

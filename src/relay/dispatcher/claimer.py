@@ -1,0 +1,134 @@
+"""The claimer: takes what is due, a little ahead of what can be sent.
+
+Owns the cursor over the lanes and the pace. Which rows a claim takes is the store's statement; what is done with them
+the launcher's. Invariant: a claim is asked for only when a wake-up, a permit, a due time or the poll calls for one, so
+an idle dispatcher asks once per poll.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relay.dispatcher.alarm import Alarm
+from relay.dispatcher.directory import Address, Directory
+from relay.dispatcher.flights import Flight, Flights
+from relay.dispatcher.launcher import Launcher
+from relay.dispatcher.recorder import Recorder
+from relay.domain import ids
+from relay.domain.ambient import Ambient
+from relay.domain.outcome import HandBackReason
+from relay.domain.telemetry import DeliveriesClaimed, Listener, Loop, LoopSucceeded, PermitsAwaited
+from relay.store.queue import FIRST_LANE, Claim, Queue
+
+PACE_SECONDS = 0.010
+"""The shortest time between two claims of which the first was not full. Under load it makes claims of many rows from
+wake-ups for few; a fresh event in a quiet system does not wait for it."""
+
+UNUSABLE_DELAY_SECONDS = 30.0
+"""How long a delivery waits whose endpoint cannot be sent to at present."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimTuning:
+    """`batch` rows at the most per claim, a lease of `lease_seconds`, a poll each `poll_seconds` when idle."""
+
+    batch: int
+    lease_seconds: float
+    poll_seconds: float
+
+
+class Claimer:
+    """Claims for one process."""
+
+    def __init__(
+        self,
+        *,
+        queue: Queue,
+        directory: Directory,
+        flights: Flights,
+        launcher: Launcher,
+        recorder: Recorder,
+        alarm: Alarm,
+        tuning: ClaimTuning,
+        ambient: Ambient,
+        emit: Listener,
+    ) -> None:
+        self._queue = queue
+        self._directory = directory
+        self._flights = flights
+        self._launcher = launcher
+        self._recorder = recorder
+        self._alarm = alarm
+        self._tuning = tuning
+        self._ambient = ambient
+        self._emit = emit
+        self._after = FIRST_LANE
+
+    async def run(self) -> None:
+        """Claim until cancelled. Raises `StoreUnavailable`; what was claimed before stays under way."""
+        while True:
+            await self._await_room()
+            self._alarm.reset()
+            began_after, asked_at = self._after, self._ambient.monotonic()
+            claim = await self._claim()
+            self._after = claim.resume_after
+            if claim.deliveries:
+                await self._board(claim, asked_at)
+            if not claim.deliveries and began_after == claim.resume_after == FIRST_LANE:
+                await self._rest()
+            elif len(claim.deliveries) < self._tuning.batch:
+                await self._pace(asked_at)
+
+    async def _claim(self) -> Claim:
+        ambient = self._ambient
+        token = ids.uuid7(int(ambient.now().timestamp() * 1000), ambient.entropy(ids.ENTROPY_BYTES))
+        return await self._queue.claim_due(
+            after=self._after,
+            batch=min(self._tuning.batch, self._flights.room),
+            token=token,
+            lease_seconds=self._tuning.lease_seconds,
+            busy=self._flights.busy,
+        )
+
+    async def _board(self, claim: Claim, asked_at: float) -> None:
+        claimed_at = self._ambient.monotonic()
+        self._emit(DeliveriesClaimed(len(claim.deliveries), _lanes(claim), claimed_at - asked_at))
+        addresses = await self._directory.addresses(claim.deliveries)
+        flights, unusable = [], []
+        for delivery in claim.deliveries:
+            address = addresses[delivery.endpoint_id]
+            if isinstance(address, Address):
+                lease_ends_at = asked_at + self._tuning.lease_seconds
+                flights.append(Flight(delivery, address, claimed_at, lease_ends_at))
+            else:
+                unusable.append((delivery.id, delivery.lease_token))
+        self._flights.board(flights)
+        if unusable:
+            self._recorder.hand_back(unusable, HandBackReason.LOCAL, UNUSABLE_DELAY_SECONDS)
+        self._launcher.launch()
+
+    async def _rest(self) -> None:
+        """Nothing is due in any lane: sleep until something may be."""
+        self._emit(LoopSucceeded(Loop.CLAIMER))
+        seconds = await self._queue.seconds_to_next_due()
+        poll = self._tuning.poll_seconds
+        await self._alarm.wait(poll if seconds is None else min(max(seconds, 0.0), poll))
+
+    async def _pace(self, asked_at: float) -> None:
+        left = asked_at + PACE_SECONDS - self._ambient.monotonic()
+        if left > 0:
+            await self._ambient.sleep(left)
+
+    async def _await_room(self) -> None:
+        wanted = max(1, self._tuning.batch // 2)
+        if self._flights.room >= wanted:
+            return
+        began = self._ambient.monotonic()
+        while self._flights.room < wanted:
+            self._alarm.reset()
+            await self._alarm.wait(self._tuning.poll_seconds)
+        self._emit(PermitsAwaited(self._ambient.monotonic() - began))
+
+
+def _lanes(claim: Claim) -> int:
+    return len({delivery.endpoint_id for delivery in claim.deliveries})

@@ -1,0 +1,184 @@
+"""The dispatcher: one process's part of B3 and B4, put together and brought to its end.
+
+Owns the order of starting and stopping. Invariant: after `run` returns, this process holds no lease that it could
+still give back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from relay.dispatcher.alarm import Alarm
+from relay.dispatcher.claimer import Claimer, ClaimTuning
+from relay.dispatcher.directory import Directory
+from relay.dispatcher.flights import Flight, Flights
+from relay.dispatcher.heartbeat import Heartbeat
+from relay.dispatcher.launcher import Landing, Launcher
+from relay.dispatcher.maintainer import Maintainer
+from relay.dispatcher.reaper import Reaper
+from relay.dispatcher.recorder import Recorder
+from relay.dispatcher.reporter import Reporter
+from relay.dispatcher.supervisor import Body, supervise
+from relay.domain.ambient import Ambient
+from relay.domain.outcome import HandBackReason
+from relay.domain.telemetry import Listener, Loop, Process, ProcessDraining, ProcessStarted, ProcessStopped
+from relay.sender import HttpSender
+from relay.store.health import Health
+from relay.store.queue import Queue
+from relay.store.wakeups import WakeupListener
+
+RECORD_GRACE_SECONDS = 5.0
+"""How long a stop waits for the last outcomes to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The dispatcher's numbers: `concurrency` sends at once, `drain_seconds` for sends under way when it stops."""
+
+    claim: ClaimTuning
+    concurrency: int
+    max_payload_bytes: int
+    heartbeat_seconds: float
+    drain_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What of the database a dispatcher uses."""
+
+    queue: Queue
+    health: Health
+    wakeups: WakeupListener
+
+
+Deliver = Callable[[Sequence[Landing]], None]
+MakeSender = Callable[[Deliver], HttpSender[Flight]]
+
+
+class Dispatcher:
+    """Claims, sends and records until it is told to stop."""
+
+    def __init__(
+        self,
+        *,
+        process: UUID,
+        stores: Stores,
+        directory: Directory,
+        make_sender: MakeSender,
+        tuning: Tuning,
+        ambient: Ambient,
+        emit: Listener,
+    ) -> None:
+        self._tuning = tuning
+        self._stores = stores
+        self._ambient = ambient
+        self._emit = emit
+        self._alarm = Alarm(ambient.monotonic)
+        self._flights = Flights(limit=tuning.concurrency, ahead=tuning.claim.batch)
+        self._recorder = Recorder(queue=stores.queue, alarm=self._alarm, ambient=ambient, emit=emit)
+        self._launcher = Launcher(
+            flights=self._flights,
+            recorder=self._recorder,
+            alarm=self._alarm,
+            room_wanted=max(1, tuning.claim.batch // 2),
+            max_payload_bytes=tuning.max_payload_bytes,
+            ambient=ambient,
+            emit=emit,
+        )
+        self._sender = make_sender(self._landed)
+        self._launcher.sender = self._sender
+        self._claimer = Claimer(
+            queue=stores.queue,
+            directory=directory,
+            flights=self._flights,
+            launcher=self._launcher,
+            recorder=self._recorder,
+            alarm=self._alarm,
+            tuning=tuning.claim,
+            ambient=ambient,
+            emit=emit,
+        )
+        self._background = self._loops(process)
+        self._idle = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set, then finish what is under way, hand the rest back, and return."""
+        await self._sender.start()
+        background = asyncio.create_task(self._supervised(self._background))
+        claiming = asyncio.create_task(
+            self._supervised({Loop.CLAIMER: self._claimer.run, Loop.WAKEUPS: self._listen})
+        )
+        self._emit(ProcessStarted(Process.DISPATCHER, ""))
+        try:
+            await stop.wait()
+            self._emit(ProcessDraining(Process.DISPATCHER))
+        finally:
+            await _ended(claiming)
+            abandoned = await self._drain()
+            await _ended(background)
+            self._emit(ProcessStopped(Process.DISPATCHER, abandoned))
+
+    def _landed(self, landings: Sequence[Landing]) -> None:
+        self._launcher.landed(landings)
+        if not self._flights.launched:
+            self._idle.set()
+
+    async def _listen(self) -> None:
+        await self._stores.wakeups.listen(self._alarm.ring)
+
+    async def _supervised(self, loops: dict[Loop, Body]) -> None:
+        await supervise(loops, ambient=self._ambient, emit=self._emit)
+
+    async def _drain(self) -> int:
+        """Finish or hand back every flight; answers how many outcomes could not be written in time."""
+        self._hand_back_unlaunched()
+        await _within(self._tuning.drain_seconds, self._landings())
+        # whatever the sender still has comes back as undone, and is handed back
+        await self._sender.close(within=1.0)
+        self._hand_back_unlaunched()
+        await _within(RECORD_GRACE_SECONDS, self._recorder.drain())
+        return self._recorder.unwritten + self._flights.held
+
+    def _hand_back_unlaunched(self) -> None:
+        leases = [flight.lease for flight in self._flights.ground()]
+        if leases:
+            self._recorder.hand_back(leases, HandBackReason.DRAINING, 0.0)
+
+    async def _landings(self) -> None:
+        while self._flights.launched:
+            self._idle.clear()
+            await self._idle.wait()
+
+    def _loops(self, process: UUID) -> dict[Loop, Body]:
+        health, ambient, emit = self._stores.health, self._ambient, self._emit
+        heartbeat = Heartbeat(
+            store=health,
+            process=process,
+            every_seconds=self._tuning.heartbeat_seconds,
+            ambient=ambient,
+            emit=emit,
+        )
+        reaper = Reaper(queue=self._stores.queue, alarm=self._alarm, ambient=ambient, emit=emit)
+        return {
+            Loop.RECORDER: self._recorder.run,
+            Loop.REAPER: reaper.run,
+            Loop.HEARTBEAT: heartbeat.run,
+            Loop.MAINTAINER: Maintainer(store=health, ambient=ambient, emit=emit).run,
+            Loop.REPORTER: Reporter(store=health, ambient=ambient, emit=emit).run,
+        }
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def _within(seconds: float, waiting: Coroutine[None, None, None]) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await waiting
+    except TimeoutError:
+        return

@@ -1,0 +1,31 @@
+"""The heartbeat: tells the database that this dispatcher is there, for the gateways' readiness.
+
+Owns one loop.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from relay.domain.ambient import Ambient
+from relay.domain.telemetry import Listener, Loop, LoopSucceeded
+from relay.store import health
+from relay.store.health import Health
+
+
+class Heartbeat:
+    """Beats for one process."""
+
+    def __init__(self, *, store: Health, process: UUID, every_seconds: float, ambient: Ambient, emit: Listener) -> None:
+        self._store = store
+        self._process = process
+        self._every_seconds = every_seconds
+        self._ambient = ambient
+        self._emit = emit
+
+    async def run(self) -> None:
+        """Beat until cancelled. Raises `StoreUnavailable`."""
+        while True:
+            await self._store.beat(self._process, health.DISPATCHER)
+            self._emit(LoopSucceeded(Loop.HEARTBEAT))
+            await self._ambient.sleep(self._every_seconds)

@@ -1,0 +1,132 @@
+"""The launcher: makes requests of claimed deliveries, hands them to the sender, and judges what comes back.
+
+Owns the step between claim and record. It holds no lock and waits for nothing. Invariant: a flight that leaves here is
+launched, buried or handed back, and one that lands gives its permits back even if judging it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from relay.dispatcher.alarm import Alarm
+from relay.dispatcher.flights import Flight, Flights
+from relay.dispatcher.recorder import Recorder
+from relay.domain.ambient import Ambient
+from relay.domain.delivery import DeadReason
+from relay.domain.outcome import (
+    Bury,
+    HandBack,
+    HandBackReason,
+    Judgement,
+    OutcomeClass,
+    OutcomeReason,
+    judge,
+)
+from relay.domain.sending import OutboundRequest, Phases, SendFacts
+from relay.domain.telemetry import InFlightChanged, Listener, Loop, LoopCrashed
+from relay.domain.trace import TRACE_ENTROPY_BYTES
+from relay.sender import HttpSender
+from relay.transports import http
+
+Landing = tuple[Flight, SendFacts]
+
+
+class Launcher:
+    """Launches and lands the flights of one process. `sender` is given once it exists, before the first launch."""
+
+    def __init__(
+        self,
+        *,
+        flights: Flights,
+        recorder: Recorder,
+        alarm: Alarm,
+        room_wanted: int,
+        max_payload_bytes: int,
+        ambient: Ambient,
+        emit: Listener,
+    ) -> None:
+        self._flights = flights
+        self._recorder = recorder
+        self._alarm = alarm
+        self._room_wanted = room_wanted
+        self._max_payload_bytes = max_payload_bytes
+        self._ambient = ambient
+        self._emit = emit
+        self.sender: HttpSender[Flight] | None = None
+
+    def launch(self) -> None:
+        """Hand to the sender what is waiting, as far as the process's limit allows."""
+        assert self.sender is not None, "the sender is set before anything is claimed"
+        ready = self._flights.ready()
+        if not ready:
+            return
+        now = self._ambient.monotonic()
+        timestamp = int(self._ambient.now().timestamp())
+        entropy = self._ambient.entropy(TRACE_ENTROPY_BYTES * len(ready))
+        requests: list[tuple[Flight, OutboundRequest]] = []
+        for place, flight in enumerate(ready):
+            if self._grounded(flight, now):
+                continue
+            self._flights.launch(flight, now)
+            drawn = entropy[place * TRACE_ENTROPY_BYTES : (place + 1) * TRACE_ENTROPY_BYTES]
+            requests.append((flight, http.build(flight.claimed, flight.address.ready, timestamp=timestamp, entropy=drawn)))
+        if requests:
+            self.sender.submit(requests)
+        self._emit(InFlightChanged(self._flights.launched))
+
+    def landed(self, landings: Sequence[Landing]) -> None:
+        """Judge what came back, pass it on to be recorded, and launch what waited for the permits."""
+        now = self._ambient.now()
+        for flight, facts in landings:
+            self._flights.land(flight)
+            try:
+                self._judge(flight, facts, now)
+            except Exception as fault:  # one flight's bug must not keep the others from landing
+                self._emit(LoopCrashed(Loop.CLAIMER, fault, 0.0))
+        self.launch()
+        if self._flights.room >= self._room_wanted:
+            self._alarm.ring()
+
+    def _judge(self, flight: Flight, facts: SendFacts, now: datetime) -> None:
+        claimed, address = flight.claimed, flight.address
+        assert flight.launched_at is not None, "only launched flights land"
+        judgement = judge(
+            facts,
+            ack=address.ack,
+            retry=address.retry,
+            generation_attempt=claimed.generation_attempt,
+            generation_age=claimed.generation_age,
+            draw=self._ambient.draw(),
+            now=now,
+        )
+        if isinstance(judgement.verdict, HandBack):
+            self._recorder.hand_back([flight.lease], judgement.verdict.reason, LOCAL_DELAY_SECONDS)
+            return
+        self._recorder.add(flight, facts, judgement, wait_ms=(flight.launched_at - flight.claimed_at) * 1000)
+
+    def _grounded(self, flight: Flight, now: float) -> bool:
+        """Deal with a flight that must not be sent; answers whether it was one."""
+        claimed, address = flight.claimed, flight.address
+        if flight.lease_ends_at - now < address.ready.timeout_seconds:
+            self._flights.land(flight)
+            self._recorder.hand_back([flight.lease], HandBackReason.LEASE, 0.0)
+        elif len(claimed.payload) > self._max_payload_bytes:
+            self._bury(flight, DeadReason.TOO_LARGE, "the payload is larger than RELAY_MAX_PAYLOAD_BYTES")
+        elif claimed.generation_attempt > address.retry.max_attempts:
+            # its earlier attempts were cut off with the processes that made them
+            self._bury(flight, DeadReason.EXHAUSTED, "every attempt was cut off before an answer was recorded")
+        else:
+            return False
+        return True
+
+    def _bury(self, flight: Flight, dead_reason: DeadReason, detail: str) -> None:
+        self._flights.land(flight)
+        judgement = Judgement(
+            OutcomeClass.PERMANENT, OutcomeReason.REJECTED, Bury(dead_reason, OutcomeReason.REJECTED), None
+        )
+        self._recorder.add(flight, SendFacts(detail=detail, phases=Phases()), judgement, wait_ms=0.0)
+
+
+LOCAL_DELAY_SECONDS = 1.0
+"""How long a delivery waits that this machine could not send."""

@@ -1,0 +1,36 @@
+"""The reaper: returns to their lanes the deliveries whose holder has died, and buries what removed endpoints are owed.
+
+Owns one loop. Invariant: a lease that has run out is taken back within `EVERY_SECONDS`, without any traffic needed.
+"""
+
+from __future__ import annotations
+
+from relay.dispatcher.alarm import Alarm
+from relay.domain.ambient import Ambient
+from relay.domain.telemetry import LeasesReaped, Listener, Loop, LoopSucceeded
+from relay.store.queue import Queue
+
+EVERY_SECONDS = 5.0
+BATCH = 500
+
+
+class Reaper:
+    """Reaps for the whole installation; any number may run beside each other."""
+
+    def __init__(self, *, queue: Queue, alarm: Alarm, ambient: Ambient, emit: Listener) -> None:
+        self._queue = queue
+        self._alarm = alarm
+        self._ambient = ambient
+        self._emit = emit
+
+    async def run(self) -> None:
+        """Reap until cancelled. Raises `StoreUnavailable`."""
+        while True:
+            reaped = await self._queue.reap(batch=BATCH)
+            if reaped:
+                self._emit(LeasesReaped(reaped))
+                self._alarm.ring()
+            buried = await self._queue.bury_removed(batch=BATCH)
+            self._emit(LoopSucceeded(Loop.REAPER, reaped + buried))
+            if max(reaped, buried) < BATCH:
+                await self._ambient.sleep(EVERY_SECONDS)

@@ -1,0 +1,282 @@
+"""The recorder: writes what came of attempts, many per transaction, and tells what it wrote.
+
+Owns the outcomes that are judged but not yet written. One batch is under way at a time; what lands meanwhile shares the
+next. Invariant: an outcome leaves the buffer only when it is written (or the database refuses even its bare form), so
+a crash or a lost connection repeats a batch and never drops one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+from uuid import UUID
+
+from relay.dispatcher.alarm import Alarm
+from relay.dispatcher.flights import Flight
+from relay.domain.ambient import Ambient
+from relay.domain.attempt import AttemptRecord, snippet_text
+from relay.domain.delivery import DeadReason, DeliveryMove
+from relay.domain.outcome import (
+    Acked,
+    Bury,
+    DeferralReason,
+    HandBack,
+    HandBackReason,
+    Judgement,
+    Received,
+    Retry,
+)
+from relay.domain.sending import SendFacts
+from relay.domain.telemetry import (
+    AttemptFact,
+    DeadLettered,
+    DeliveriesHandedBack,
+    EndpointDisabled,
+    LaneHeld,
+    LeasesLost,
+    Listener,
+    Loop,
+    LoopSucceeded,
+    ReceiptsClosed,
+    RetriesScheduled,
+    attempts_recorded,
+)
+from relay.store.faults import StoreRefused
+from relay.store.queue import LaneHold, Queue, Recorded
+
+BATCH = 500
+"""Attempts per transaction at the most."""
+
+PACE_SECONDS = 0.010
+"""The shortest time between the starts of two small batches."""
+
+SMALL = 100
+"""A batch below this size waits for its pace."""
+
+DETAIL_LIMIT = 500
+"""Characters of an error's text that are stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A judged attempt that is not written yet."""
+
+    record: AttemptRecord
+    judgement: Judgement
+    consumer: str
+    send_seconds: float
+    accepted_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Leases to hand back unsent."""
+
+    leases: tuple[tuple[UUID, UUID], ...]
+    reason: HandBackReason
+    delay_seconds: float
+
+
+class Recorder:
+    """Records for one process."""
+
+    def __init__(self, *, queue: Queue, alarm: Alarm, ambient: Ambient, emit: Listener) -> None:
+        self._queue = queue
+        self._alarm = alarm
+        self._ambient = ambient
+        self._emit = emit
+        self._outcomes: list[Outcome] = []
+        self._returns: list[Return] = []
+        self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+
+    @property
+    def unwritten(self) -> int:
+        """How many outcomes and returns wait to be written."""
+        return len(self._outcomes) + len(self._returns)
+
+    def add(self, flight: Flight, facts: SendFacts, judgement: Judgement, *, wait_ms: float) -> None:
+        """Take a judged attempt; it is written soon."""
+        self._outcomes.append(_outcome(flight, facts, judgement, wait_ms))
+        self._changed()
+
+    def hand_back(self, leases: Sequence[tuple[UUID, UUID]], reason: HandBackReason, delay_seconds: float) -> None:
+        """Take leases that are given back unsent, due again after the delay."""
+        self._returns.append(Return(tuple(leases), reason, delay_seconds))
+        self._changed()
+
+    async def run(self) -> None:
+        """Write until cancelled. Raises `StoreUnavailable`; nothing is lost by that."""
+        while True:
+            await self._filled.wait()
+            began = self._ambient.monotonic()
+            await self._write_returns()
+            await self._write_outcomes()
+            self._emit(LoopSucceeded(Loop.RECORDER))
+            if not self.unwritten:
+                self._filled.clear()
+                self._emptied.set()
+            left = began + PACE_SECONDS - self._ambient.monotonic()
+            if left > 0 and len(self._outcomes) < SMALL:
+                await self._ambient.sleep(left)
+
+    async def drain(self) -> None:
+        """Return when everything taken so far is written; `run` must be running."""
+        await self._emptied.wait()
+
+    def _changed(self) -> None:
+        self._filled.set()
+        self._emptied.clear()
+
+    async def _write_returns(self) -> None:
+        while self._returns:
+            given = self._returns[0]
+            await self._queue.hand_back(given.leases, delay_seconds=given.delay_seconds)
+            del self._returns[0]
+            self._emit(DeliveriesHandedBack(len(given.leases), given.reason))
+            self._alarm.expect(given.delay_seconds)
+
+    async def _write_outcomes(self) -> None:
+        batch = self._outcomes[:BATCH]
+        if not batch:
+            return
+        try:
+            await self._write(batch)
+        except StoreRefused:
+            batch = batch[:1]
+            await self._write_alone(batch[0])
+        del self._outcomes[: len(batch)]
+
+    async def _write_alone(self, outcome: Outcome) -> None:
+        """The database refused a batch: find the culprit by writing one by one, a refused one without its texts."""
+        try:
+            await self._write([outcome])
+        except StoreRefused:
+            bare = replace(outcome.record, snippet="", reason=None, status_code=None)
+            try:
+                await self._write([replace(outcome, record=bare)])
+            except StoreRefused:
+                # the reaper returns the delivery to its lane; the crash tells of it
+                self._outcomes.remove(outcome)
+                raise
+
+    async def _write(self, batch: list[Outcome]) -> None:
+        began = self._ambient.monotonic()
+        holds = _holds(batch)
+        recorded = await self._queue.record([outcome.record for outcome in batch], holds)
+        self._tell(batch, recorded, holds, self._ambient.monotonic() - began)
+
+    def _tell(self, batch: list[Outcome], recorded: Recorded, holds: list[LaneHold], seconds: float) -> None:
+        emit = self._emit
+        now = self._ambient.now().timestamp()
+        emit(attempts_recorded([_fact(outcome, now) for outcome in batch], seconds))
+        if recorded.lost:
+            emit(LeasesLost(len(recorded.lost)))
+            batch = [o for o in batch if (o.record.delivery_id, o.record.lease_token) not in recorded.lost]
+        delays = [o.record.delay_seconds for o in batch if o.record.move is DeliveryMove.RETRY]
+        if delays:
+            emit(RetriesScheduled(len(delays)))
+            self._alarm.expect(min(delays))
+        for outcome, count in Counter(recorded.closed.values()).items():
+            emit(ReceiptsClosed(outcome, count))
+        for (consumer, reason), count in _dead(batch).items():
+            emit(DeadLettered(consumer, reason, count))
+        self._tell_holds(batch, holds)
+
+    def _tell_holds(self, batch: list[Outcome], holds: list[LaneHold]) -> None:
+        names = {outcome.record.endpoint_id: outcome.consumer for outcome in batch}
+        for hold in holds:
+            consumer = names.get(hold.endpoint_id, "")
+            if hold.seconds is None:
+                self._emit(EndpointDisabled(consumer))
+            else:
+                self._emit(LaneHeld(consumer, hold.seconds))
+                self._alarm.expect(hold.seconds)
+
+
+def _dead(batch: list[Outcome]) -> Counter[tuple[str, DeadReason]]:
+    return Counter((o.consumer, o.record.dead_reason) for o in batch if o.record.dead_reason is not None)
+
+
+def _fact(outcome: Outcome, now: float) -> AttemptFact:
+    record, judgement = outcome.record, outcome.judgement
+    return AttemptFact(
+        delivery_id=record.delivery_id,
+        receipt_id=record.receipt_id,
+        consumer=outcome.consumer,
+        attempt=record.attempt,
+        generation=record.generation,
+        outcome_class=record.outcome_class,
+        verdict=judgement.verdict,
+        status_code=record.status_code,
+        error_class=record.error_class,
+        send_seconds=outcome.send_seconds,
+        delivery_seconds=max(now - outcome.accepted_at, 0.0) if record.move is DeliveryMove.ACK else None,
+    )
+
+
+def _outcome(flight: Flight, facts: SendFacts, judgement: Judgement, wait_ms: float) -> Outcome:
+    claimed, address = flight.claimed, flight.address
+    move, delay_seconds, dead_reason = _move(judgement)
+    record = AttemptRecord(
+        delivery_id=claimed.id,
+        lease_token=claimed.lease_token,
+        receipt_id=claimed.receipt_id,
+        endpoint_id=claimed.endpoint_id,
+        claimed_at=claimed.claimed_at,
+        attempt=claimed.attempt,
+        generation=claimed.generation,
+        outcome_class=judgement.outcome_class,
+        move=move,
+        delay_seconds=delay_seconds,
+        dead_reason=dead_reason,
+        reason=None if move is DeliveryMove.ACK else _reason(facts, judgement),
+        status_code=facts.status_code,
+        error_class=facts.error_class,
+        snippet=snippet_text(facts.snippet) if facts.snippet else "",
+        phases=replace(facts.phases, wait_ms=wait_ms),
+        display_url=address.ready.display_url,
+    )
+    return Outcome(record, judgement, address.consumer, facts.phases.total_ms / 1000, claimed.received_at.timestamp())
+
+
+def _move(judgement: Judgement) -> tuple[DeliveryMove, float, DeadReason | None]:
+    match judgement.verdict:
+        case Acked():
+            return DeliveryMove.ACK, 0.0, None
+        case Received():
+            return DeliveryMove.RECEIVE, 0.0, None
+        case Retry(delay_seconds=delay):
+            return DeliveryMove.RETRY, delay, None
+        case Bury(dead_reason=reason):
+            return DeliveryMove.BURY, 0.0, reason
+        case HandBack():
+            raise AssertionError("a hand-back is not an attempt")
+        case verdict:
+            assert_never(verdict)
+
+
+def _reason(facts: SendFacts, judgement: Judgement) -> str:
+    """Why it was not an ack, in a few words: what came, then what it means."""
+    came = str(facts.status_code) if facts.status_code is not None else str(facts.error_class or "not sent")
+    detail = f": {facts.detail}" if facts.detail else f" ({judgement.reason})"
+    return (came + detail).replace("\x00", "")[:DETAIL_LIMIT]
+
+
+def _holds(batch: list[Outcome]) -> list[LaneHold]:
+    """What the batch's lanes learn: the longest hold of each, or that a 410 closed it."""
+    holds: dict[UUID, LaneHold] = {}
+    for outcome in batch:
+        lane, endpoint = outcome.judgement.lane, outcome.record.endpoint_id
+        if lane is None or not (lane.disable or lane.hold_seconds):
+            continue
+        known = holds.get(endpoint)
+        if lane.disable:
+            holds[endpoint] = LaneHold(endpoint, None, "the endpoint answered 410 Gone")
+        elif known is None or (known.seconds is not None and known.seconds < lane.hold_seconds):
+            holds[endpoint] = LaneHold(endpoint, lane.hold_seconds, DeferralReason.RETRY_AFTER)
+    return list(holds.values())

@@ -1,0 +1,40 @@
+"""The reporter: measures the queue for the gauges, in one process at a time.
+
+Owns the reporting lock's loop. Invariant: of all dispatchers, only the lock's holder reports, so a sum over instances
+counts each row once.
+"""
+
+from __future__ import annotations
+
+from relay.domain.ambient import Ambient
+from relay.domain.telemetry import Listener, Loop, LoopSucceeded, ReportingEnded
+from relay.store.health import Health, Reporting
+
+EVERY_SECONDS = 5.0
+
+
+class Reporter:
+    """Reports for one process, while it holds the lock."""
+
+    def __init__(self, *, store: Health, ambient: Ambient, emit: Listener) -> None:
+        self._store = store
+        self._ambient = ambient
+        self._emit = emit
+
+    async def run(self) -> None:
+        """Try for the lock, then report while holding it, until cancelled. Raises `StoreUnavailable`."""
+        while True:
+            async with self._store.reporting() as reporting:
+                if reporting is not None:
+                    await self._report(reporting)
+            self._emit(LoopSucceeded(Loop.REPORTER))
+            await self._ambient.sleep(EVERY_SECONDS)
+
+    async def _report(self, reporting: Reporting) -> None:
+        try:
+            while True:
+                self._emit(await reporting.measure())
+                self._emit(LoopSucceeded(Loop.REPORTER))
+                await self._ambient.sleep(EVERY_SECONDS)
+        finally:
+            self._emit(ReportingEnded())
