@@ -1,0 +1,13 @@
+"""Numbers and lines: everything that Relay tells about itself, made from what happens in it.
+
+Owns the names of metrics (`names`), how several workers keep and show one set of numbers (`layout`, `slots`,
+`roster`, `registry`, `exposition`), what each happening counts (`counting`), and log lines (`logs`,
+`lines`). It leaves to the loops what happens, and to the HTTP rooms serving it. Invariant: a label is a
+member of a closed enum or a consumer's name; a line holds no credential.
+"""
+
+from relay.metrics.names import reference
+from relay.metrics.registry import Metrics, expose
+from relay.metrics.slots import Slot, prepare
+
+__all__ = ["Metrics", "Slot", "expose", "prepare", "reference"]
