@@ -25,6 +25,9 @@ _SESSION = {
     # a just-in-time compile costs more than any statement here
     "jit": "off",
     "timezone": "UTC",
+    # every statement counts on its indexes; a plan that was made while a day's partition was still empty would
+    # otherwise read all of it when it is full
+    "enable_seqscan": "off",
     # a client that died must not keep its locks
     "idle_in_transaction_session_timeout": "60s",
 }

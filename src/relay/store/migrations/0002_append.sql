@@ -18,6 +18,7 @@ declare
     taken integer[] := '{}';
     firsts bigint[] := array_fill(0::bigint, array[16]);
     numbers bigint[];
+    first bigint;
     head record;
 begin
     if not exists (select from versions v
@@ -84,7 +85,8 @@ begin
     loop
         update journal_heads h set next_number = h.next_number + head.events
         where h.partition = head.partition
-        returning h.next_number - head.events into firsts[head.partition + 1];
+        returning h.next_number - head.events into first;
+        firsts[head.partition + 1] := first;
     end loop;
 
     select array_agg(case when e.o <> all (taken) then firsts[e.partition + 1] + e.place - 1 end order by e.o)
