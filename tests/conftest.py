@@ -19,7 +19,10 @@ from pathlib import Path
 
 import coverage
 import pytest
+
 from hypothesis import settings
+
+pytest_plugins = ["tests.support.database"]
 
 MISSING_TOOL = "missing tool"
 CI = os.environ.get("CI") == "true"

@@ -1,0 +1,94 @@
+"""A migrated database for each test, cloned from a template on one real server.
+
+Owns the fixtures that touch PostgreSQL. The server's files are thrown away at the end, so it may skip the disk; the
+product never does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from relay.embedded import EmbeddedServer
+from relay.store.database import Database
+from relay.store.migrate import migrate
+
+_SETTINGS = {"fsync": "off", "synchronous_commit": "on", "full_page_writes": "off", "max_connections": "200"}
+_TEMPLATE = "relay_template"
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server and its superuser's address; `RELAY_TEST_DATABASE_URL` names one to use instead of our own."""
+
+    superuser_dsn: str
+
+    def dsn(self, database: str) -> str:
+        """The same address with another database."""
+        parts = urlsplit(self.superuser_dsn)
+        return urlunsplit(parts._replace(path=f"/{database}"))
+
+    async def run(self, sql: str) -> None:
+        """Run one statement as the superuser, outside of a transaction."""
+        connection = await asyncpg.connect(self.superuser_dsn)
+        try:
+            await connection.execute(sql)
+        finally:
+            await connection.close()
+
+
+@pytest.fixture(scope="session")
+def database_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for the whole session, with a migrated template."""
+    given = os.environ.get("RELAY_TEST_DATABASE_URL")
+    if given:
+        yield from _with_template(Server(given))
+        return
+    folder: Path = tmp_path_factory.mktemp("postgres")
+    embedded = EmbeddedServer(folder, settings=_SETTINGS)
+    embedded.start()
+    try:
+        yield from _with_template(Server(embedded.superuser_dsn))
+    finally:
+        embedded.stop()
+
+
+def _with_template(server: Server) -> Iterator[Server]:
+    asyncio.run(server.run(f"drop database if exists {_TEMPLATE}"))
+    asyncio.run(server.run(f"create database {_TEMPLATE}"))
+    asyncio.run(_migrate(server.dsn(_TEMPLATE)))
+    yield server
+
+
+async def _migrate(dsn: str) -> None:
+    database = await Database.connect(dsn, name="relay-tests", size=1)
+    try:
+        await migrate(database)
+    finally:
+        await database.close()
+
+
+@pytest.fixture
+async def database_dsn(database_server: Server) -> AsyncIterator[str]:
+    """The address of a fresh, migrated database for one test."""
+    name = f"relay_test_{os.getpid()}_{next(_numbers)}"
+    await database_server.run(f"create database {name} template {_TEMPLATE}")
+    yield database_server.dsn(name)
+    await database_server.run(f"drop database if exists {name} with (force)")
+
+
+@pytest.fixture
+async def database(database_dsn: str) -> AsyncIterator[Database]:
+    """A pool of connections to a fresh, migrated database."""
+    pool = await Database.connect(database_dsn, name="relay-tests", size=8)
+    yield pool
+    await pool.close()
