@@ -1,9 +1,9 @@
 """The circuit breaker of a lane: does the endpoint answer at all?
 
-Owns one transition table and its arithmetic; the state is kept in the database, whose statements do the same
-sums. Instants are seconds on one clock, the database's. Invariants: after a cooldown exactly one send probes,
-and a lapsed probe is replaced by exactly one; while the breaker is half open only that probe's outcome moves
-it; the outcome of a send that began before the breaker opened counts for nothing.
+Owns one transition table and its arithmetic; the state is kept in the database, whose statements do the same sums.
+Instants are seconds on one clock, the database's. Invariants: after a cooldown exactly one send probes, and a lapsed
+probe is replaced by exactly one; while the breaker is half open only that probe's outcome moves it; the outcome of a
+send that began before the breaker opened counts for nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
 
-_MOST_DOUBLINGS = 1023
+from relay.domain.backoff import doubled
 
 
 class BreakerState(StrEnum):
@@ -56,8 +56,7 @@ MOVES: dict[tuple[BreakerState, BreakerMove], BreakerState] = {
 
 @dataclass(frozen=True, slots=True)
 class BreakerPolicy:
-    """How many failures in a row open a breaker, and for how many seconds: doubled per trip up to the
-    longest."""
+    """How many failures in a row open a breaker, and for how many seconds: doubled per trip up to the longest."""
 
     threshold: int = 5
     cooldown_seconds: float = 30.0
@@ -68,9 +67,9 @@ class BreakerPolicy:
 class Breaker:
     """A breaker's state.
 
-    `failures` counts the failures in a row while closed, `trips` the openings since it was last closed.
-    `opened_at` is the latest opening. `until` is the end of the cooldown while open, and the probe's deadline
-    while half open; `probe` is the lease token of the send that probes.
+    `failures` counts the failures in a row while closed, `trips` the openings since it was last closed. `opened_at` is
+    the latest opening. `until` is the end of the cooldown while open, and the probe's deadline while half open; `probe`
+    is the lease token of the send that probes.
     """
 
     state: BreakerState = BreakerState.CLOSED
@@ -95,21 +94,19 @@ class Observed:
 
 def cooldown(policy: BreakerPolicy, trips: int) -> float:
     """Seconds for which the `trips`-th opening in a row (from 1) lasts: 30, 60, 120, 240, 300, 300, …"""
-    doubled: float = policy.cooldown_seconds * 2.0 ** min(trips - 1, _MOST_DOUBLINGS)
-    return min(doubled, policy.max_cooldown_seconds)
+    return doubled(policy.cooldown_seconds, trips - 1, policy.max_cooldown_seconds)
 
 
 def may_probe(breaker: Breaker, now: float) -> bool:
-    """Whether a send may become the probe: not closed, and the cooldown or the last probe's deadline has
-    passed."""
+    """Whether a send may become the probe: not closed, and the cooldown or the last probe's deadline has passed."""
     return breaker.state is not BreakerState.CLOSED and now >= breaker.until
 
 
 def grant_probe(breaker: Breaker, token: UUID, now: float, deadline_seconds: float) -> Breaker | None:
     """Make the send with this lease token the probe, or None where none is to be had.
 
-    The deadline is there because a probe may never report: an endpoint that accepts and never answers, or a
-    process that dies, must not keep the lane half open. Whoever asks after the deadline gets the next probe.
+    The deadline is there because a probe may never report: an endpoint that accepts and never answers, or a process
+    that dies, must not keep the lane half open. Whoever asks after the deadline gets the next probe.
     """
     if not may_probe(breaker, now):
         return None

@@ -50,8 +50,13 @@ MOVES: dict[tuple[DeliveryStatus, DeliveryMove], DeliveryStatus] = {
     (DeliveryStatus.IN_FLIGHT, DeliveryMove.BURY): DeliveryStatus.DEAD,
     (DeliveryStatus.IN_FLIGHT, DeliveryMove.REDRIVE): DeliveryStatus.PENDING,
     (DeliveryStatus.PENDING, DeliveryMove.BURY): DeliveryStatus.DEAD,
+    # An explicit ack is proof whenever it comes: before the retry that a lost answer caused, or after giving up.
+    (DeliveryStatus.PENDING, DeliveryMove.ACK): DeliveryStatus.DELIVERED,
+    (DeliveryStatus.DEAD, DeliveryMove.ACK): DeliveryStatus.DELIVERED,
     (DeliveryStatus.DEAD, DeliveryMove.REDRIVE): DeliveryStatus.PENDING,
     (DeliveryStatus.PENDING, DeliveryMove.VOID): DeliveryStatus.VOID,
+    # Claimed but unsent: what is not proved to be on the quorum is not sent.
+    (DeliveryStatus.IN_FLIGHT, DeliveryMove.VOID): DeliveryStatus.VOID,
     (DeliveryStatus.VOID, DeliveryMove.REVIVE): DeliveryStatus.PENDING,
 }
 

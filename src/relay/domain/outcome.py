@@ -1,8 +1,7 @@
 """What an attempt's facts mean: the one table, and the verdict that follows from it.
 
-Owns the classes, the reasons and the judgement. It does not know how a verdict is written. What a chat
-platform says differently, its transport has already put into the common facts. Invariant: every set of facts
-has exactly one ruling.
+Owns the classes, the reasons and the judgement. It does not know how a verdict is written. What a chat platform says
+differently, its transport has already put into the common facts. Invariant: every set of facts has exactly one ruling.
 
 | what came | class | reason | the endpoint answered | and then |
 |---|---|---|---|---|
@@ -21,8 +20,8 @@ has exactly one ruling.
 | refused by the egress policy | permanent | refused | nothing learned | dead letter `refused` |
 | trouble of this machine | deferred | local | nothing learned | handed back, no attempt is spent |
 
-A status stands once its line and headers are in, whatever became of the body: 200 and then a reset is a
-success. 504 is a server error although something answered: what the breaker asks is whether the endpoint did.
+A status stands once its line and headers are in, whatever became of the body: 200 and then a reset is a success. 504 is
+a server error although something answered: what the breaker asks is whether the endpoint did.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ RETRY_AFTER_CAP_SECONDS = 3600.0
 """The longest wait that an endpoint can ask for; a longer wish counts as this."""
 
 HOLD_CAP_SECONDS = 60.0
-"""The longest time that a 429 without a usable `Retry-After` holds a lane, however patient the retry
-policy."""
+"""The longest time that a 429 without a usable `Retry-After` holds a lane, however patient the retry policy."""
 
 
 class OutcomeClass(StrEnum):
@@ -147,8 +145,8 @@ Verdict = Acked | Received | Retry | Bury | HandBack
 class LaneNotice:
     """What an attempt tells about its endpoint rather than about its delivery.
 
-    `answered` goes to the breaker; `hold_seconds` closes the lane for that long from now; `disable` holds it
-    until a person resumes it.
+    `answered` goes to the breaker; `hold_seconds` closes the lane for that long from now; `disable` holds it until a
+    person resumes it.
     """
 
     answered: bool
@@ -158,8 +156,7 @@ class LaneNotice:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What becomes of the delivery, and what its lane learns (None: nothing, which ends a probe without a
-    result)."""
+    """What becomes of the delivery, and what its lane learns (None: nothing, which ends a probe without a result)."""
 
     outcome_class: OutcomeClass
     reason: OutcomeReason
@@ -238,9 +235,9 @@ def judge(
 ) -> Judgement:
     """Decide what becomes of a delivery after an attempt.
 
-    `generation_attempt` (from 1) and `generation_age` (seconds from the generation's first attempt to this
-    claim) are the claim's; `draw` in [0, 1) spreads retries; `now` is only compared with a date in
-    `Retry-After`. When a generation ends is the rule of `backoff.next_try`.
+    `generation_attempt` (from 1) and `generation_age` (seconds from the generation's first attempt to this claim) are
+    the claim's; `draw` in [0, 1) spreads retries; `now` is only compared with a date in `Retry-After`. When a
+    generation ends is the rule of `backoff.next_try`.
     """
     ruling = rule(facts)
     if ruling is _ACCEPTED:
@@ -253,8 +250,7 @@ def judge(
     wait = backoff.next_try(
         retry,
         failed_attempt=generation_attempt,
-        began_age=generation_age,
-        ended_age=generation_age + (facts.phases.wait_ms + facts.phases.total_ms) / 1000,
+        age=generation_age + (facts.phases.wait_ms + facts.phases.total_ms) / 1000,
         draw=draw,
         retry_after=wished,
     )
@@ -274,13 +270,13 @@ def _lane(ruling: Ruling, *, hold_seconds: float = 0.0, disable: bool = False) -
 
 
 def _hold(wished: float, retry: RetryPolicy) -> float:
-    """For how long a 429 closes its lane; an endpoint that asks for nothing in particular gets its base
-    delay."""
+    """For how long a 429 closes its lane; an endpoint that asks for nothing in particular gets its base delay."""
     return wished or min(retry.base_seconds, HOLD_CAP_SECONDS)
 
 
 def _wished_wait(facts: SendFacts, now: datetime) -> float:
-    """Seconds that the endpoint asked for in its first `Retry-After`, at most the cap; 0 where it asked
-    for nothing."""
-    value = next((value for name, value in facts.headers if name == "retry-after"), "")
-    return min(retry_after.parse(value, now) or 0.0, RETRY_AFTER_CAP_SECONDS)
+    """Seconds that the endpoint asked for in its first `Retry-After`, at most the cap; 0 where it asked for nothing."""
+    for name, value in facts.headers:
+        if name == "retry-after":
+            return min(retry_after.parse(value, now) or 0.0, RETRY_AFTER_CAP_SECONDS)
+    return 0.0

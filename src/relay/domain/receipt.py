@@ -1,7 +1,7 @@
 """The receipt: when it closes, with which outcome, and the story that it tells.
 
-Owns the outcomes, the boundaries and the order of a timeline. Invariant: a receipt closes once, when nothing
-that was expected is left, and its timeline never runs backwards, even where two clocks disagree.
+Owns the outcomes, the boundaries and the order of a timeline. Invariant: a receipt closes once, when nothing that was
+expected is left, and its timeline never runs backwards, even where two clocks disagree.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class Boundary(StrEnum):
 
 
 class TimelineWhat(StrEnum):
-    """What a line of the timeline tells. Up to `routed` they are in the order in which an event meets
-    them."""
+    """What a line of the timeline tells. Up to `routed` they are in the order in which an event meets them."""
 
     CHECKED = "checked"
     RECEIPT_ASSIGNED = "receipt_assigned"
@@ -68,9 +67,9 @@ _RANK = {what: rank for rank, what in enumerate(_ONCE)}
 def closes(expected: int, acked: int, *, discarded: int = 0, redriven: bool = False) -> ReceiptOutcome | None:
     """The outcome with which a receipt closes at this progress, or None while something is still owed.
 
-    `expected` counts the deliveries; an event that matched no rule has none, and its receipt stays open until
-    it is routed anew or its one dead letter is discarded. `discarded` counts dead letters that a person gave
-    up; `redriven` says whether anything of the receipt was ever sent again on demand.
+    `expected` counts the deliveries; an event that matched no rule has none, and its receipt stays open until it is
+    routed anew or its one dead letter is discarded. `discarded` counts dead letters that a person gave up; `redriven`
+    says whether anything of the receipt was ever sent again on demand.
     """
     if acked + discarded < max(expected, 1):
         return None
@@ -81,8 +80,7 @@ def closes(expected: int, acked: int, *, discarded: int = 0, redriven: bool = Fa
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something that happened to a receipt at an instant, to one consumer or (None) to the event as a
-    whole."""
+    """Something that happened to a receipt at an instant, to one consumer or (None) to the event as a whole."""
 
     what: TimelineWhat
     at: datetime
@@ -107,9 +105,9 @@ def after(received_at: datetime, microseconds: int) -> datetime:
 def timeline(received_at: datetime, moments: Iterable[Moment]) -> tuple[TimelineEntry, ...]:
     """Tell the moments in order.
 
-    An event's way to its routing is told in its logical order, the rest by time, moments of one instant as
-    they were given. `received_at` is the gateway's clock and most moments are PostgreSQL's: where a clock is
-    behind, a moment is shown no earlier than the one that it follows.
+    An event's way to its routing is told in its logical order, the rest by time, moments of one instant as they were
+    given. `received_at` is the gateway's clock and most moments are PostgreSQL's: where a clock is behind, a moment is
+    shown no earlier than the one that it follows.
     """
     ordered = sorted(moments, key=_place)
     entries: list[TimelineEntry] = []

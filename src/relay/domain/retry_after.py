@@ -1,7 +1,7 @@
 """`Retry-After`: how long an endpoint asks to be left alone (RFC 9110, 10.2.3 and 5.6.7).
 
-Owns the reading of the field; the caller decides how much of it to honour. Invariant: whatever the text, the
-answer is None or a finite number of seconds of at least 0, and nothing raises.
+Owns the reading of the field; the caller decides how much of it to honour. Invariant: whatever the text, the answer is
+None or a finite number of seconds of at least 0, and nothing raises.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 
 _SECONDS = re.compile(r"0*([0-9]+)")
 _DIGITS_READ = 10
-"""Longer numbers are beyond three centuries and beyond any cap; they are read as the largest of this
-length."""
+"""Longer numbers are beyond three centuries and beyond any cap; they are read as the largest of this length."""
 
 _TIME = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
 _ZONE = r"(?: (?:GMT|UTC|UT|Z|[+-]0000))?"
@@ -30,11 +29,10 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 
 def parse(value: str, now: datetime) -> float | None:
-    """Seconds from `now` (with a time zone) until the endpoint wants to be tried again, or None if this says
-    nothing.
+    """Seconds from `now` (with a time zone) until the endpoint wants to be tried again, or None if this says nothing.
 
-    Seconds are digits only: a sign, a fraction or a word makes the field invalid, and an invalid field is
-    ignored. A date in the past is 0. Weekdays are not compared with their dates.
+    Seconds are digits only: a sign, a fraction or a word makes the field invalid, and an invalid field is ignored. A
+    date in the past is 0. Weekdays are not compared with their dates.
     """
     text = value.strip(" \t")
     if digits := _SECONDS.fullmatch(text):
@@ -68,8 +66,7 @@ def _instant(match: re.Match[str], now: datetime) -> datetime | None:
 
 
 def _full_year(two_digits: int, rest: tuple[int, ...], now: datetime) -> int:
-    """The year meant by two digits: what seems more than 50 years ahead is the latest such year in the
-    past."""
+    """The year meant by two digits: what seems more than 50 years ahead is the latest such year in the past."""
     ahead = (two_digits - now.year + 49) % 100 - 49
     if ahead == 50 and rest > (now.month, now.day, now.hour, now.minute, now.second):
         ahead -= 100

@@ -1,8 +1,8 @@
 """What happens in Relay, as values: the one vocabulary behind logs, metrics, the console and the tests.
 
-Owns the closed union `Happening`. Loops emit, listeners make numbers and lines of it; nothing is formatted
-here. Invariant: whatever becomes a label is a member of a closed enum or a consumer's name; ids and addresses
-are for lines only, and no happening holds a credential.
+Owns the closed union `Happening`. Loops emit, listeners make numbers and lines of it; nothing is formatted here.
+Invariant: whatever becomes a label is a member of a closed enum or a consumer's name; ids and addresses are for lines
+only, and no happening holds a credential.
 
 What happens per delivery is told per batch: one `AttemptsRecorded` for everything that one transaction wrote.
 """
@@ -80,8 +80,7 @@ class RequestServed:
 
 @dataclass(frozen=True, slots=True)
 class EventsAccepted:
-    """So many new events of one request are durable and owed as so many deliveries; `unrouted` matched no
-    rule."""
+    """So many new events of one request are durable and owed as so many deliveries; `unrouted` matched no rule."""
 
     count: int
     deliveries: int
@@ -104,8 +103,7 @@ class AppendCommitted:
 
 @dataclass(frozen=True, slots=True)
 class QuorumFailed:
-    """An append of so many events was not proved in time, or was refused because an earlier one still is
-    not."""
+    """An append of so many events was not proved in time, or was refused because an earlier one still is not."""
 
     events: int
 
@@ -133,8 +131,8 @@ class DeliveriesClaimed:
 class AttemptFact(NamedTuple):
     """One recorded attempt. A tuple, since one is made per delivery: it costs a third of a frozen dataclass.
 
-    `send_seconds` runs from the hand-over to the network to the end of the attempt; `delivery_seconds` from
-    the event's acceptance to its ack, None unless this attempt was the ack.
+    `send_seconds` runs from the hand-over to the network to the end of the attempt; `delivery_seconds` from the event's
+    acceptance to its ack, None unless this attempt was the ack.
     """
 
     delivery_id: UUID
@@ -152,8 +150,7 @@ class AttemptFact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AttemptsRecorded:
-    """One transaction recorded these attempts, in `seconds`. `counts` has every outcome class, zero
-    included."""
+    """One transaction recorded these attempts, in `seconds`. `counts` has every outcome class, zero included."""
 
     attempts: tuple[AttemptFact, ...]
     counts: dict[OutcomeClass, int]
@@ -199,8 +196,7 @@ class InFlightChanged:
 
 @dataclass(frozen=True, slots=True)
 class LeasesLost:
-    """So many outcomes came after their lease had gone to somebody else: recorded as attempts, without
-    effect."""
+    """So many outcomes came after their lease had gone to somebody else: recorded as attempts, without effect."""
 
     count: int
 
@@ -270,9 +266,9 @@ class EndpointDisabled:
 class QueueMeasured:
     """The queue at one moment.
 
-    `oldest_pending_age` and `oldest_open_receipt_age` are seconds; the former is NaN where nothing is
-    pending. `dead_by_consumer` and `open_breakers` name every consumer that has any. `unaccounted` is the
-    last verification's finding, None if there was none yet.
+    `oldest_pending_age` and `oldest_open_receipt_age` are seconds; the former is NaN where nothing is pending.
+    `dead_by_consumer` and `open_breakers` name every consumer that has any. `unaccounted` is the last verification's
+    finding, None if there was none yet.
     """
 
     pending: int
@@ -319,8 +315,7 @@ class LoopSucceeded:
 
 @dataclass(frozen=True, slots=True)
 class LoopCrashed:
-    """A loop ended by an error and starts again in `restart_seconds`. The error's text is for lines, never
-    a label."""
+    """A loop ended by an error and starts again in `restart_seconds`. The error's text is for lines, never a label."""
 
     loop: Loop
     error: BaseException
@@ -396,8 +391,7 @@ KINDS: tuple[type[Happening], ...] = get_args(Happening)
 """Every kind of happening, for listeners that keep a table of them and tests that it is complete."""
 
 Listener = Callable[[Happening], None]
-"""Is told what happens, at once and in order. It must neither wait nor raise: it runs inside whoever
-emits."""
+"""Is told what happens, at once and in order. It must neither wait nor raise: it runs inside whoever emits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,84 @@
+"""Claims about the vocabulary of what happens."""
+
+import dataclasses
+from uuid import UUID
+
+import pytest
+
+from relay.domain import telemetry
+from relay.domain.delivery import DeadReason
+from relay.domain.outcome import Acked, Bury, OutcomeClass, OutcomeReason
+from relay.domain.sending import ErrorClass
+from relay.domain.telemetry import (
+    KINDS,
+    AttemptFact,
+    Broadcast,
+    Happening,
+    LeasesReaped,
+    Loop,
+    LoopStarted,
+    attempts_recorded,
+    fan_out,
+    name_of,
+)
+
+ACKED = AttemptFact(UUID(int=1), UUID(int=2), "ledger", 1, 0, OutcomeClass.SUCCESS, Acked(), 200, None, 0.01, 0.03)
+DEAD = ACKED._replace(
+    outcome_class=OutcomeClass.RETRYABLE,
+    verdict=Bury(DeadReason.EXHAUSTED, OutcomeReason.BROKEN_OFF),
+    status_code=None,
+    error_class=ErrorClass.RESET,
+    delivery_seconds=None,
+)
+
+
+def test_every_record_of_the_module_that_can_happen_is_in_the_union() -> None:
+    records = {
+        thing
+        for thing in vars(telemetry).values()
+        if isinstance(thing, type) and dataclasses.is_dataclass(thing) and thing.__module__ == telemetry.__name__
+    }
+
+    assert set(KINDS) == records - {Broadcast}
+
+
+def test_what_happened_cannot_be_changed() -> None:
+    reaped = LeasesReaped(3)
+
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        reaped.count = 4  # type: ignore[misc]  # the claim is that this fails
+    with pytest.raises(AttributeError):
+        ACKED.attempt = 2  # type: ignore[misc]  # the claim is that this fails
+
+
+def test_a_happening_has_the_name_of_its_kind_in_lines() -> None:
+    assert name_of(LeasesReaped(1)) == "leases_reaped"
+    assert name_of(LoopStarted(Loop.REAPER)) == "loop_started"
+
+
+def test_a_batch_of_attempts_counts_each_class_the_absent_ones_too() -> None:
+    recorded = attempts_recorded(iter([ACKED, DEAD, ACKED]), 0.004)
+
+    assert recorded.attempts == (ACKED, DEAD, ACKED)
+    assert recorded.counts == {"success": 2, "retryable": 1, "permanent": 0, "deferred": 0}
+    assert recorded.seconds == 0.004
+
+
+def test_a_broadcast_tells_each_listener_in_order() -> None:
+    told: list[tuple[str, Happening]] = []
+    tell = fan_out([lambda h: told.append(("metrics", h)), lambda h: told.append(("log", h))])
+
+    tell(LoopStarted(Loop.REAPER))
+
+    assert told == [("metrics", LoopStarted(Loop.REAPER)), ("log", LoopStarted(Loop.REAPER))]
+
+
+def test_a_single_listener_is_told_directly() -> None:
+    told: list[Happening] = []
+    listener = told.append
+
+    assert fan_out([listener]) is listener
+
+
+def test_without_listeners_nothing_is_told() -> None:
+    fan_out([])(LeasesReaped(1))
