@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from relay.dispatcher.alarm import Alarm
 from relay.dispatcher.directory import Address, Directory
-from relay.dispatcher.flights import Flight, Flights
+from relay.dispatcher.flights import Flight
 from relay.dispatcher.launcher import Launcher
 from relay.dispatcher.recorder import Recorder
 from relay.domain import ids
@@ -45,7 +45,6 @@ class Claimer:
         *,
         queue: Queue,
         directory: Directory,
-        flights: Flights,
         launcher: Launcher,
         recorder: Recorder,
         alarm: Alarm,
@@ -55,8 +54,8 @@ class Claimer:
     ) -> None:
         self._queue = queue
         self._directory = directory
-        self._flights = flights
         self._launcher = launcher
+        self._flights = launcher.flights
         self._recorder = recorder
         self._alarm = alarm
         self._tuning = tuning

@@ -93,7 +93,6 @@ class Dispatcher:
         self._claimer = Claimer(
             queue=stores.queue,
             directory=directory,
-            flights=self._flights,
             launcher=self._launcher,
             recorder=self._recorder,
             alarm=self._alarm,
@@ -108,9 +107,7 @@ class Dispatcher:
         """Work until `stop` is set, then finish what is under way, hand the rest back, and return."""
         await self._sender.start()
         background = asyncio.create_task(self._supervised(self._background))
-        claiming = asyncio.create_task(
-            self._supervised({Loop.CLAIMER: self._claimer.run, Loop.WAKEUPS: self._listen})
-        )
+        claiming = asyncio.create_task(self._supervised({Loop.CLAIMER: self._claimer.run, Loop.WAKEUPS: self._listen}))
         self._emit(ProcessStarted(Process.DISPATCHER, ""))
         try:
             await stop.wait()

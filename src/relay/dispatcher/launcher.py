@@ -33,7 +33,7 @@ Landing = tuple[Flight, SendFacts]
 
 
 class Launcher:
-    """Launches and lands the flights of one process. `sender` is given once it exists, before the first launch."""
+    """Launches and lands the `flights` of one process. `sender` is given once it exists, before the first launch."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Launcher:
         ambient: Ambient,
         emit: Listener,
     ) -> None:
-        self._flights = flights
+        self.flights = flights
         self._recorder = recorder
         self._alarm = alarm
         self._room_wanted = room_wanted
@@ -58,7 +58,7 @@ class Launcher:
     def launch(self) -> None:
         """Hand to the sender what is waiting, as far as the process's limit allows."""
         assert self.sender is not None, "the sender is set before anything is claimed"
-        ready = self._flights.ready()
+        ready = self.flights.ready()
         if not ready:
             return
         now = self._ambient.monotonic()
@@ -68,24 +68,26 @@ class Launcher:
         for place, flight in enumerate(ready):
             if self._grounded(flight, now):
                 continue
-            self._flights.launch(flight, now)
+            self.flights.launch(flight, now)
             drawn = entropy[place * TRACE_ENTROPY_BYTES : (place + 1) * TRACE_ENTROPY_BYTES]
-            requests.append((flight, http.build(flight.claimed, flight.address.ready, timestamp=timestamp, entropy=drawn)))
+            requests.append(
+                (flight, http.build(flight.claimed, flight.address.ready, timestamp=timestamp, entropy=drawn))
+            )
         if requests:
             self.sender.submit(requests)
-        self._emit(InFlightChanged(self._flights.launched))
+        self._emit(InFlightChanged(self.flights.launched))
 
     def landed(self, landings: Sequence[Landing]) -> None:
         """Judge what came back, pass it on to be recorded, and launch what waited for the permits."""
         now = self._ambient.now()
         for flight, facts in landings:
-            self._flights.land(flight)
+            self.flights.land(flight)
             try:
                 self._judge(flight, facts, now)
-            except Exception as fault:  # one flight's bug must not keep the others from landing
+            except Exception as fault:  # noqa: BLE001 - one flight's bug must not keep the others from landing
                 self._emit(LoopCrashed(Loop.CLAIMER, fault, 0.0))
         self.launch()
-        if self._flights.room >= self._room_wanted:
+        if self.flights.room >= self._room_wanted:
             self._alarm.ring()
 
     def _judge(self, flight: Flight, facts: SendFacts, now: datetime) -> None:
@@ -109,7 +111,7 @@ class Launcher:
         """Deal with a flight that must not be sent; answers whether it was one."""
         claimed, address = flight.claimed, flight.address
         if flight.lease_ends_at - now < address.ready.timeout_seconds:
-            self._flights.land(flight)
+            self.flights.land(flight)
             self._recorder.hand_back([flight.lease], HandBackReason.LEASE, 0.0)
         elif len(claimed.payload) > self._max_payload_bytes:
             self._bury(flight, DeadReason.TOO_LARGE, "the payload is larger than RELAY_MAX_PAYLOAD_BYTES")
@@ -121,7 +123,7 @@ class Launcher:
         return True
 
     def _bury(self, flight: Flight, dead_reason: DeadReason, detail: str) -> None:
-        self._flights.land(flight)
+        self.flights.land(flight)
         judgement = Judgement(
             OutcomeClass.PERMANENT, OutcomeReason.REJECTED, Bury(dead_reason, OutcomeReason.REJECTED), None
         )

@@ -37,7 +37,7 @@ async def _keep(loop: Loop, body: Body, ambient: Ambient, emit: Listener) -> Non
             try:
                 await body()
                 return
-            except Exception as fault:  # a crash of any kind is what a supervisor is for
+            except Exception as fault:  # noqa: BLE001 - a crash of any kind is what a supervisor is for
                 if ambient.monotonic() - began >= STEADY_SECONDS:
                     wait = FIRST_RESTART_SECONDS
                 emit(LoopCrashed(loop, fault, wait))

@@ -10,7 +10,8 @@ they may not where attempts use up their timeouts, or where the lane was closed 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 _MOST_DOUBLINGS = 1023
 """The largest power of two that a float holds: a product may then become infinite, but nothing raises."""
@@ -31,6 +32,14 @@ class RetryPolicy:
     window_seconds: float
     jitter: float
     schedule: tuple[float, ...] = ()
+
+    def overridden(self, wishes: Mapping[str, object]) -> RetryPolicy:
+        """This policy with an endpoint's own wishes, checked before: `{"preset": "patient"}`, or any of
+        `max_attempts`, `base_seconds`, `max_seconds` and `window_seconds`.
+        """
+        if "preset" in wishes:
+            return PRESETS[str(wishes["preset"])]
+        return replace(self, **wishes)  # type: ignore[arg-type] # the names and types were checked when written
 
 
 DEFAULT = RetryPolicy(max_attempts=12, base_seconds=2.0, max_seconds=300.0, window_seconds=1800.0, jitter=0.2)
@@ -57,6 +66,10 @@ PATIENT = RetryPolicy(
 )
 """The example schedule of Standard Webhooks 1.0.0: ten attempts over 75 h 35 min. The window leaves room for the
 jitter (90 h 42 min at most), so that it is the schedule that ends a generation."""
+
+
+PRESETS = {"patient": PATIENT}
+"""The policies that an endpoint can ask for by name."""
 
 
 def delay(policy: RetryPolicy, failed_attempt: int, draw: float) -> float:

@@ -116,9 +116,7 @@ class Endpoints:
     ) -> Endpoint | None:
         """Pause, resume or disable; None if there is no such endpoint."""
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(
-                statements.text("set_endpoint_status"), tenant, endpoint_id, state, reason
-            )
+            row = await connection.fetchrow(statements.text("set_endpoint_status"), tenant, endpoint_id, state, reason)
         return _endpoint(row) if row else None
 
     async def rotate_secret(
@@ -186,9 +184,7 @@ class Destinations:
             ack=AckMode(row["ack"]),
             secret=self._open(row["secret_id"], row["ciphertext"]),
             previous_secret=(
-                self._open(row["previous_secret_id"], row["previous_ciphertext"])
-                if row["previous_secret_id"]
-                else None
+                self._open(row["previous_secret_id"], row["previous_ciphertext"]) if row["previous_secret_id"] else None
             ),
             headers=tuple(_HEADERS.decode(row["headers"]).items()),
             retry=self._default_retry.overridden(_RETRY.decode(retry)) if retry else self._default_retry,

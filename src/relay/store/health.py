@@ -62,15 +62,19 @@ class Health:
         """Report that this process is there."""
         async with self._database.connection() as connection:
             await connection.execute(statements.text("report_heartbeat"), process, kind)
-            await connection.execute(statements.text("forget_heartbeats"), _REPORTING_LOCK = 0x52454C42
-
-FORGOTTEN_AFTER_SECONDS)
+            await connection.execute(statements.text("forget_heartbeats"), FORGOTTEN_AFTER_SECONDS)
 
     async def seconds_since(self, kind: str) -> float | None:
         """Seconds since a process of that kind last reported; None if none ever did."""
         async with self._database.connection() as connection:
             seconds: float | None = await connection.fetchval(statements.text("last_heartbeat"), kind)
         return seconds
+
+    async def owed(self) -> int:
+        """How many deliveries are pending or in flight."""
+        async with self._database.connection() as connection:
+            owed: int = await connection.fetchval(statements.text("count_owed"))
+        return owed
 
     @asynccontextmanager
     async def reporting(self) -> AsyncIterator[Reporting | None]:

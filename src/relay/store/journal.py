@@ -71,7 +71,7 @@ class Appended:
 
 
 class StaleSnapshot(Exception):
-    """Rules, credentials or schemas have changed since the snapshot: load it anew and start over. Nothing is written."""
+    """Rules, credentials or schemas have changed since the snapshot. Nothing is written: load it and start over."""
 
 
 class Journal:

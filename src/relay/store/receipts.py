@@ -113,17 +113,13 @@ class Receipts:
             row = await connection.fetchrow(statements.text("get_receipt"), tenant, receipt, ids.day_of(receipt))
             if row is None:
                 return None
-            deliveries = await connection.fetch(
-                statements.text("receipt_deliveries"), tenant, receipt, first, last
-            )
+            deliveries = await connection.fetch(statements.text("receipt_deliveries"), tenant, receipt, first, last)
         return _receipt(row, tuple(_delivery(each) for each in deliveries))
 
     async def payload(self, tenant: str, receipt: UUID) -> Payload | None:
         """The event's payload, None if there is no such receipt."""
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(
-                statements.text("read_payload"), tenant, receipt, ids.day_of(receipt)
-            )
+            row = await connection.fetchrow(statements.text("read_payload"), tenant, receipt, ids.day_of(receipt))
         return Payload(row["content_type"], row["payload"]) if row else None
 
     async def delivery(self, tenant: str, delivery: UUID) -> DeliveryView | None:

@@ -33,7 +33,9 @@ class Vault:
         try:
             self._fernet = MultiFernet([Fernet(key.expose().encode()) for key in keys])
         except ValueError as fault:
-            raise InvalidKey("a secret key must be 32 bytes in url-safe base64; `relay secret-key` prints one") from fault
+            raise InvalidKey(
+                "a secret key must be 32 bytes in url-safe base64; `relay secret-key` prints one"
+            ) from fault
 
     def seal(self, secret: Secret) -> bytes:
         """Encrypt under the newest key."""
@@ -44,4 +46,6 @@ class Vault:
         try:
             return Secret(self._fernet.decrypt(ciphertext).decode())
         except InvalidToken as fault:
-            raise VaultLocked("no key in RELAY_SECRET_KEYS opens a stored secret; add the key it was made with") from fault
+            raise VaultLocked(
+                "no key in RELAY_SECRET_KEYS opens a stored secret; add the key it was made with"
+            ) from fault

@@ -1,7 +1,8 @@
 """Wake-ups: "something is due for these lanes", sent from gateways to dispatchers.
 
-Owns the channel. A wake-up is a hint and may get lost: the poll is the truth. It is sent from a transaction of its own,
-since NOTIFY takes a lock of the whole server at commit. Invariant: losing every wake-up delays deliveries and loses none.
+Owns the channel. A wake-up is a hint and may get lost: the poll is the truth. It is sent from a transaction of its
+own, since NOTIFY takes a lock of the whole server at commit. Invariant: losing every wake-up delays deliveries and
+loses none.
 """
 
 from __future__ import annotations

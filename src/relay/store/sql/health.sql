@@ -28,6 +28,12 @@ select pg_try_advisory_lock($1);
 -- index:
 select pg_advisory_unlock($1);
 
+-- name: count_owed
+-- parameters:
+-- index: deliveries_pending, deliveries_leased
+select (select count(*) from deliveries where status = 'pending')
+     + (select count(*) from deliveries where status = 'in_flight');
+
 -- name: measure_queue
 -- parameters:
 -- index: deliveries_pending, deliveries_leased, deliveries_dead

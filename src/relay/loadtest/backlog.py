@@ -1,0 +1,103 @@
+"""A backlog to drain: endpoints, and events appended the way the gateway appends them.
+
+Owns the shape of the synthetic events. Invariant: the rows are those that posts over HTTP would have made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from relay.domain import ids
+from relay.domain.endpoint import EndpointConfig
+from relay.domain.envelope import Envelope
+from relay.domain.secret import Secret
+from relay.store.database import Database
+from relay.store.endpoints import Endpoints
+from relay.store.journal import Addition, Journal
+from relay.store.vault import Vault
+
+TENANT = "acct_default"
+SOURCE = "anonymous"
+EVENT_TYPE = "bench.event"
+GROUP = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many events of how many payload bytes, spread over how many endpoints (one delivery each)."""
+
+    events: int
+    endpoints: int
+    payload_bytes: int
+
+
+def payload(size: int) -> bytes:
+    """A JSON event of exactly `size` bytes (at least 40)."""
+    head = b'{"type":"' + EVENT_TYPE.encode() + b'","data":"'
+    return head + b"x" * (size - len(head) - 2) + b'"}'
+
+
+def new_id() -> UUID:
+    """An id of now."""
+    return ids.uuid7(time.time_ns() // 1_000_000, os.urandom(ids.ENTROPY_BYTES))
+
+
+async def add_endpoints(database: Database, vault: Vault, url: str, number: int, *, max_in_flight: int) -> list[UUID]:
+    """Create endpoints without any limit but `max_in_flight`, all of one url."""
+    store = Endpoints(database, vault)
+    made = []
+    for place in range(number):
+        config = EndpointConfig(
+            name=f"sink-{place}",
+            url=url,
+            event_types=(EVENT_TYPE,),
+            rate_per_second=100_000,
+            burst=100_000,
+            max_in_flight=max_in_flight,
+        )
+        secret = Secret("whsec_" + "A" * 43 + "=")
+        made.append((await store.create(TENANT, new_id(), config, secret_id=new_id(), secret=secret)).id)
+    return made
+
+
+async def remove_endpoints(database: Database, vault: Vault) -> None:
+    """Remove every endpoint there is, so that nothing else is routed or claimed."""
+    store = Endpoints(database, vault)
+    while found := await store.list(TENANT, limit=100):
+        for endpoint in found:
+            await store.remove(TENANT, endpoint.id)
+
+
+async def fill(database: Database, vault: Vault, endpoints: Sequence[UUID], shape: Shape) -> None:
+    """Append the events, each owed to one endpoint, in turn."""
+    snapshot = await Endpoints(database, vault).snapshot()
+    journal = Journal(database, key_retention_seconds=86_400)
+    body = payload(shape.payload_bytes)
+    digest = hashlib.sha256(body).digest()
+    for start in range(0, shape.events, GROUP):
+        numbers = range(start, min(start + GROUP, shape.events))
+        group = [_addition(endpoints[n % len(endpoints)], body, digest, snapshot.partitions[TENANT]) for n in numbers]
+        await journal.append(snapshot.versions, group)
+
+
+def _addition(endpoint: UUID, body: bytes, digest: bytes, partition: int) -> Addition:
+    receipt = new_id()
+    envelope = Envelope(
+        receipt_id=receipt,
+        event_id=ids.write(ids.EVENT, receipt),
+        type=EVENT_TYPE,
+        schema=None,
+        tenant=TENANT,
+        source=SOURCE,
+        received_at=datetime.fromtimestamp(ids.unix_ms(receipt) / 1000, UTC),
+        content_type="application/json",
+        payload=body,
+        payload_sha256=digest,
+    )
+    return Addition(envelope, partition, None, ((ids.delivery_id(receipt, os.urandom(ids.SIBLING_BYTES)), endpoint),))

@@ -1,0 +1,267 @@
+"""`make bench`: drain a backlog into a local sink, beside two floors measured in the same run.
+
+Owns the order of the measurements and the report. Timings here are for people and for ratios; no test depends on them.
+Invariant: every number of a report comes from one run on one machine, since only ratios travel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from relay.embedded import EmbeddedServer
+from relay.loadtest import backlog
+from relay.loadtest.accounting import tree_seconds
+from relay.loadtest.backlog import Shape
+from relay.loadtest.children import Child, child
+from relay.loadtest.sink import read_record
+from relay.store.database import Database
+from relay.store.health import Health
+from relay.store.migrate import migrate
+from relay.store.vault import Vault, new_key
+
+Tell = Callable[[str], None]
+
+IN_FLIGHT = 256
+LIMIT_SECONDS = 600.0
+"""A drain that has not ended by then has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure: the backlog's shape and how many dispatcher processes drain it."""
+
+    shape: Shape
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """How fast one part goes alone: per second over all processes, processor µs of those and of PostgreSQL per row."""
+
+    rate: float
+    client_us: float
+    postgres_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """How the backlog was drained; `lost` deliveries never reached the sink or are not recorded as delivered."""
+
+    rate: float
+    dispatcher_us: float
+    postgres_us: float
+    sink_us: float
+    deliveries: int
+    lost: int
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One run. `ratio` is the drain's rate over the slower floor's."""
+
+    plan: Plan
+    client_floor: Floor
+    queue_floor: Floor
+    drain: Drain
+    ratio: float
+
+
+def run(plan: Plan, tell: Tell) -> Report:
+    """Measure both floors and the drain. Raises `RuntimeError` if a process of the measurement fails."""
+    with tempfile.TemporaryDirectory(prefix="relay-bench-") as folder, _server(Path(folder), tell) as server:
+        bench = _Bench(plan, server, Path(folder), tell)
+        client_floor = bench.client_floor()
+        queue_floor = asyncio.run(bench.queue_floor())
+        drain = asyncio.run(bench.drain())
+    ratio = drain.rate / min(client_floor.rate, queue_floor.rate)
+    return Report(plan, client_floor, queue_floor, drain, ratio)
+
+
+def text(report: Report) -> str:
+    """The report for a person: rates, and where the processor's time goes."""
+    client, queue, drain = report.client_floor, report.queue_floor, report.drain
+    shape = report.plan.shape
+    rows = (
+        ("floor: bare client, no queue", client.rate, client.client_us, None),
+        ("floor: queue, no HTTP", queue.rate, queue.client_us, queue.postgres_us),
+        ("drain: claim, sign, send, record", drain.rate, drain.dispatcher_us, drain.postgres_us),
+    )
+    title = (
+        f"{shape.events:,} deliveries of {shape.payload_bytes} bytes to {shape.endpoints} endpoint(s)"
+        f" by {report.plan.workers} dispatcher process(es); processor time in µs per delivery"
+    )
+    lines = [
+        title,
+        f"{'':34}{'per second':>12}{'Python':>10}{'PostgreSQL':>12}",
+        *(f"{name:34}{rate:12,.0f}{own:10.1f}{_or_dash(postgres):>12}" for name, rate, own, postgres in rows),
+        f"dispatcher + PostgreSQL: {drain.dispatcher_us + drain.postgres_us:.1f} µs; the sink: {drain.sink_us:.1f} µs",
+        f"ratio to the slower floor: {report.ratio:.2f}",
+        f"lost {drain.lost}, duplicates {drain.duplicates}",
+    ]
+    return "\n".join(lines)
+
+
+def _or_dash(microseconds: float | None) -> str:
+    return "-" if microseconds is None else f"{microseconds:.1f}"
+
+
+def as_json(report: Report) -> str:
+    """The report for a program."""
+    return json.dumps(asdict(report))
+
+
+@contextlib.contextmanager
+def _server(folder: Path, tell: Tell) -> Iterator[EmbeddedServer]:
+    server = EmbeddedServer(folder / "data")
+    server.start(tell)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+class _Bench:
+    """The measurements of one run, on one server with durable defaults."""
+
+    def __init__(self, plan: Plan, server: EmbeddedServer, folder: Path, tell: Tell) -> None:
+        self._plan = plan
+        self._server = server
+        self._folder = folder
+        self._tell = tell
+        self._key = new_key()
+        self._vault = Vault([self._key])
+
+    def client_floor(self) -> Floor:
+        """Send the backlog's requests from a list."""
+        plan = self._plan
+        self._tell("floor: the bare client")
+        with child("relay.loadtest.sink") as sink, contextlib.ExitStack() as stack:
+            url = _url(sink)
+            each = plan.shape.events // plan.workers
+            clients = [
+                stack.enter_context(
+                    child(
+                        "relay.loadtest.floors",
+                        *("client", "--url", url, "--requests", str(each)),
+                        *("--payload-bytes", str(plan.shape.payload_bytes)),
+                    )
+                )
+                for _ in range(plan.workers)
+            ]
+            return self._floor(clients)
+
+    async def queue_floor(self) -> Floor:
+        """Claim and record a backlog without sending it."""
+        await self._fill("http://127.0.0.1:1/none")
+        self._tell("floor: the queue without HTTP")
+        with contextlib.ExitStack() as stack:
+            environ = {"DATABASE_URL": self._server.dsn}
+            clients = [
+                stack.enter_context(child("relay.loadtest.floors", "queue", environ=environ))
+                for _ in range(self._plan.workers)
+            ]
+            return self._floor(clients)
+
+    def _floor(self, clients: list[Child]) -> Floor:
+        postgres = tree_seconds(self._server.pid)
+        lines = [each.line() for each in clients]
+        postgres = tree_seconds(self._server.pid) - postgres
+        done = sum(int(line["done"]) for line in lines)
+        rate = sum(float(line["done"]) / max(float(line["seconds"]), 1e-9) for line in lines)
+        spent = sum(float(line["cpu_seconds"]) for line in lines)
+        return Floor(rate, spent / done * 1e6, postgres / done * 1e6)
+
+    async def drain(self) -> Drain:
+        """Let dispatchers drain the backlog into the sink."""
+        plan, record = self._plan, self._folder / "arrivals"
+        capacity = str(plan.shape.events * 2)
+        with child("relay.loadtest.sink", "--record", str(record), "--capacity", capacity) as sink:
+            await self._fill(_url(sink))
+            self._tell(f"drain: {plan.workers} dispatcher process(es)")
+            log = self._folder / "dispatcher.log"
+            with child(
+                *("relay", "dispatcher", "--workers", str(plan.workers)), environ=self._environ(), log=log
+            ) as dispatcher:
+                measured = await self._watch(sink, dispatcher)
+            deliveries = sink.ask()["requests"]
+        arrived = {delivery for delivery, _ in read_record(record)}
+        owed = await self._owed()
+        events = plan.shape.events
+        lost = max(events - len(arrived), owed)
+        seconds, dispatcher_cpu, postgres_cpu, sink_cpu = measured
+        return Drain(
+            rate=events / seconds,
+            dispatcher_us=dispatcher_cpu / events * 1e6,
+            postgres_us=postgres_cpu / events * 1e6,
+            sink_us=sink_cpu / events * 1e6,
+            deliveries=deliveries,
+            lost=lost,
+            duplicates=deliveries - len(arrived),
+        )
+
+    async def _watch(self, sink: Child, dispatcher: Child) -> tuple[float, float, float, float]:
+        """Seconds from the first arrival until everything is recorded, and what it cost each party."""
+
+        def costs() -> tuple[float, float, float]:
+            return tree_seconds(dispatcher.pid), tree_seconds(self._server.pid), tree_seconds(sink.pid)
+
+        deadline = time.monotonic() + LIMIT_SECONDS
+        began, before = time.monotonic(), costs()
+        while not sink.ask()["requests"]:
+            await asyncio.sleep(0.005)
+            began, before = time.monotonic(), costs()
+            _check(dispatcher, deadline)
+        while sink.ask()["requests"] < self._plan.shape.events or await self._owed():
+            await asyncio.sleep(0.1)
+            _check(dispatcher, deadline)
+        seconds = time.monotonic() - began
+        after = costs()
+        return seconds, after[0] - before[0], after[1] - before[1], after[2] - before[2]
+
+    def _environ(self) -> dict[str, str]:
+        return {
+            "DATABASE_URL": self._server.dsn,
+            "RELAY_SECRET_KEYS": self._key.expose(),
+            "RELAY_ALLOW_PRIVATE_ENDPOINTS": "true",
+            "RELAY_METRICS_BIND": "127.0.0.1:0",
+        }
+
+    async def _fill(self, url: str) -> None:
+        database = await Database.connect(self._server.dsn, name="relay-bench", size=2)
+        try:
+            await migrate(database)
+            await backlog.remove_endpoints(database, self._vault)
+            self._tell(f"filling a backlog of {self._plan.shape.events:,}")
+            endpoints = await backlog.add_endpoints(
+                database, self._vault, url, self._plan.shape.endpoints, max_in_flight=IN_FLIGHT
+            )
+            await backlog.fill(database, self._vault, endpoints, self._plan.shape)
+        finally:
+            await database.close()
+
+    async def _owed(self) -> int:
+        database = await Database.connect(self._server.dsn, name="relay-bench", size=1)
+        try:
+            return await Health(database).owed()
+        finally:
+            await database.close()
+
+
+def _url(sink: Child) -> str:
+    address = sink.line()
+    return f"http://{address['host']}:{address['port']}/sink"
+
+
+def _check(dispatcher: Child, deadline: float) -> None:
+    if dispatcher.process.poll() is not None:
+        raise RuntimeError("the dispatcher ended before the backlog was drained")
+    if time.monotonic() > deadline:
+        raise RuntimeError(f"the backlog was not drained within {LIMIT_SECONDS:.0f} s")
