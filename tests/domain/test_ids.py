@@ -1,0 +1,92 @@
+"""Ids sort by age, read back as they were written, and keep a receipt's deliveries together."""
+
+from datetime import date
+from uuid import RFC_4122, UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.domain import ids
+
+MILLISECONDS = st.integers(0, 2**48 - 1)
+ENTROPY = st.binary(min_size=ids.ENTROPY_BYTES, max_size=ids.ENTROPY_BYTES)
+SIBLING = st.binary(min_size=ids.SIBLING_BYTES, max_size=ids.SIBLING_BYTES)
+
+
+@settings(max_examples=25)
+@given(MILLISECONDS, ENTROPY)
+def test_a_made_id_is_a_version_7_uuid_that_knows_its_millisecond(unix_ms: int, entropy: bytes) -> None:
+    made = ids.uuid7(unix_ms, entropy)
+    assert (made.version, made.variant, ids.unix_ms(made)) == (7, RFC_4122, unix_ms)
+
+
+def test_all_74_random_bits_reach_the_id() -> None:
+    ones = ids.uuid7(0, b"\xff" * ids.ENTROPY_BYTES)
+    zeros = ids.uuid7(0, bytes(ids.ENTROPY_BYTES))
+    assert (ones.int ^ zeros.int).bit_count() == 74
+
+
+@settings(max_examples=25)
+@given(MILLISECONDS, MILLISECONDS, ENTROPY, ENTROPY)
+def test_an_id_of_a_later_millisecond_sorts_later_in_every_form(a: int, b: int, one: bytes, two: bytes) -> None:
+    first, second = ids.uuid7(a, one), ids.uuid7(b, two)
+    if a < b:
+        assert first < second
+        assert str(first) < str(second)
+        assert ids.write(ids.RECEIPT, first) < ids.write(ids.RECEIPT, second)
+
+
+@settings(max_examples=25)
+@given(MILLISECONDS, ENTROPY, SIBLING)
+def test_a_delivery_lies_in_its_receipts_range_and_is_a_version_7_uuid(
+    unix_ms: int, entropy: bytes, drawn: bytes
+) -> None:
+    receipt = ids.uuid7(unix_ms, entropy)
+    first, last = ids.delivery_range(receipt)
+    delivery = ids.delivery_id(receipt, drawn)
+    assert first <= delivery <= last
+    assert (delivery.version, ids.unix_ms(delivery)) == (7, unix_ms)
+
+
+def test_the_ranges_of_two_receipts_do_not_touch() -> None:
+    receipt = ids.uuid7(1, bytes(10))
+    next_one = UUID(int=receipt.int + 2**32)
+    assert ids.delivery_range(receipt)[1].int + 1 == ids.delivery_range(next_one)[0].int
+
+
+def test_siblings_differ_by_their_drawn_bytes_alone() -> None:
+    receipt = ids.uuid7(1, b"\xaa" * 10)
+    assert ids.delivery_id(receipt, b"\x00\x00\x00\x01").int + 1 == ids.delivery_id(receipt, b"\x00\x00\x00\x02").int
+
+
+def test_the_journal_day_is_the_utc_day_of_the_receipt() -> None:
+    last_ms_of_the_day = 1_764_547_199_999
+    days = [ids.day_of(ids.uuid7(ms, bytes(10))) for ms in (last_ms_of_the_day, last_ms_of_the_day + 1)]
+    assert days == [date(2025, 11, 30), date(2025, 12, 1)]
+
+
+@settings(max_examples=25)
+@given(st.sampled_from([ids.RECEIPT, ids.EVENT, ids.ENDPOINT]), st.uuids())
+def test_an_id_reads_back_as_it_was_written(prefix: str, uuid: UUID) -> None:
+    assert ids.parse(prefix, ids.write(prefix, uuid)) == uuid
+
+
+WRITTEN = "rcp_0197c0de00007000800000000000002a"
+
+
+NO_RECEIPT_IDS = [
+    *("", "rcp_", WRITTEN[4:], WRITTEN.upper(), WRITTEN[:-1], WRITTEN + "0", WRITTEN + "\n", " " + WRITTEN),
+    *(
+        "evt_" + WRITTEN[4:],
+        "rcp_rcp_" + WRITTEN[8:],
+        "rcp_0197c0de-0000-7000-8000-00000000002a",
+        "rcp_" + "\uff10" * 32,
+    ),
+]
+
+
+def test_what_is_not_exactly_an_id_of_that_kind_is_refused() -> None:
+    for text in NO_RECEIPT_IDS:
+        with pytest.raises(ids.InvalidId):
+            ids.parse(ids.RECEIPT, text)
