@@ -21,7 +21,7 @@ from relay.testkit.arrivals import Arrival, ArrivalLog
 from relay.testkit.keyring import EVERYONE, Keyring
 from relay.testkit.modes import MODES, Answer, BadOption, HeaderLines, problem
 
-PIECE = 200
+PIECE = 50
 """How many arrivals are rendered without a pause."""
 
 _FIRST_INSTANT = 1e9

@@ -64,13 +64,14 @@ class _Server(uvicorn.Server):
 
 async def serve(
     app: ReceivingApp,
-    bind: tuple[str, int],
+    bind: tuple[str, int] | socket.socket,
     *,
     stop: asyncio.Event,
     ready: Callable[[tuple[str, int]], None] | None = None,
     tls: Tls | None = None,
 ) -> None:
-    """Serve the receiver on `bind` (host, port; port 0 takes a free one) until `stop` is set.
+    """Serve the receiver on `bind` until `stop` is set: a host and a port (0 takes a free one), or a socket that is
+    bound already and is closed at the end.
 
     `ready` is called once with the address in use, when connections are accepted. Raises `OSError` where the
     address cannot be bound. What the modes hold open is cut at the stop.
@@ -107,7 +108,9 @@ def _config(app: ReceivingApp, tls: Tls | None) -> uvicorn.Config:
     )
 
 
-def _listen(bind: tuple[str, int]) -> socket.socket:
+def _listen(bind: tuple[str, int] | socket.socket) -> socket.socket:
+    if isinstance(bind, socket.socket):
+        return bind
     family = socket.AF_INET6 if ":" in bind[0] else socket.AF_INET
     return socket.create_server(bind, family=family, backlog=BACKLOG)
 
