@@ -54,6 +54,17 @@ def test_the_patient_preset_follows_the_standard_schedule_to_its_last_attempt() 
     assert len(attempt_ages(PATIENT, 0.999999)) == 10
 
 
+def test_an_endpoint_may_ask_for_the_patient_preset_by_name() -> None:
+    assert DEFAULT.overridden({"preset": "patient"}) is PATIENT
+
+
+def test_an_endpoints_own_numbers_replace_those_of_the_installation_and_no_others() -> None:
+    wished = DEFAULT.overridden({"max_attempts": 3, "base_seconds": 0.5})
+
+    assert wished == RetryPolicy(3, 0.5, DEFAULT.max_seconds, DEFAULT.window_seconds, DEFAULT.jitter)
+    assert DEFAULT.overridden({}) == DEFAULT
+
+
 def test_the_last_delay_of_a_schedule_is_repeated() -> None:
     assert delay(replace(PATIENT, schedule=(1.0, 7.0)), 40, MIDDLE) == 7
 
