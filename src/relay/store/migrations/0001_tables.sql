@@ -142,11 +142,13 @@ create table receipts (
     rules_version bigint not null,
     expected integer not null,
     acked integer not null default 0,
+    -- dead letters that a person gave up
+    discarded integer not null default 0,
     redriven boolean not null default false,
     reason dead_reason,
     outcome receipt_outcome,
     closed_at timestamptz,
-    check (acked <= expected),
+    check (acked + discarded <= greatest(expected, 1)),
     check ((outcome is null) = (closed_at is null))
 ) with (fillfactor = 80);
 

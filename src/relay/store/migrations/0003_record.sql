@@ -63,10 +63,11 @@ begin
         with progressed as (
             update receipts r
             set acked = r.acked + a.acks,
-                outcome = case when r.acked + a.acks < r.expected then null
+                outcome = case when r.acked + a.acks + r.discarded < r.expected then null
+                               when r.discarded > 0 then 'closed_incomplete'
                                when r.redriven then 'delivered_after_redrive'
                                else 'delivered' end::receipt_outcome,
-                closed_at = case when r.acked + a.acks < r.expected then null else now() end
+                closed_at = case when r.acked + a.acks + r.discarded >= r.expected then now() end
             from (select x.id, count(*)::integer as acks from unnest(acked_receipts) as x (id) group by x.id) a
             where r.id = a.id
             returning r.id, r.outcome
