@@ -206,7 +206,9 @@ RECEIPTS_OPEN_AGE = _report(
     "Age of the oldest open receipt that is still owed a delivery inside its retry window or ack deadline",
     _closed("stat", ("max",)),
 )
-RECEIPTS_CLOSED = _counter("receipts_closed_total", _BOTH, "Receipts closed", _closed("outcome", ReceiptOutcome))
+RECEIPTS_CLOSED = _counter(
+    "receipts_closed_total", _BOTH, "Receipts closed, by how", _closed("outcome", ReceiptOutcome)
+)
 RECEIPTS_REDRIVEN = _counter("receipts_redriven_total", _BOTH, "Receipts sent again, on demand or by the reconciler")
 
 TABLE: tuple[Metric, ...] = (

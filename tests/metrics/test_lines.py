@@ -1,0 +1,190 @@
+"""Claims about which lines what happens is worth."""
+
+import logging
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+
+from relay.domain import telemetry as t
+from relay.domain.breaker import BreakerState
+from relay.domain.delivery import DeadReason
+from relay.domain.outcome import (
+    Acked,
+    Bury,
+    HandBack,
+    HandBackReason,
+    OutcomeClass,
+    OutcomeReason,
+    Received,
+    Retry,
+    Verdict,
+)
+from relay.domain.sending import ErrorClass
+from relay.metrics.lines import LEVELS, log_listener
+
+DELIVERY, RECEIPT = UUID(int=0xD), UUID(int=0xE)
+
+
+class Kept(logging.Handler):
+    """A handler that keeps records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        self.records.append(record)
+
+    def told(self) -> list[tuple[str, str]]:
+        """The level and the name of each record."""
+        return [(record.levelname, record.getMessage()) for record in self.records]
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    """Make a logger at the default level that passes nothing on."""
+    logger = logging.getLogger("relay.tests.lines")
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+    yield logger
+    logger.handlers.clear()
+
+
+@pytest.fixture
+def kept(logger: logging.Logger) -> Kept:
+    """Keep what the logger writes."""
+    handler = Kept()
+    logger.addHandler(handler)
+    return handler
+
+
+def attempt(verdict: Verdict, outcome: OutcomeClass, status: int | None = 200) -> t.AttemptFact:
+    """A recorded attempt with this end."""
+    error = None if status else ErrorClass.CONNECT_TIMEOUT
+    return t.AttemptFact(DELIVERY, RECEIPT, "billing", 2, 1, outcome, verdict, status, error, 0.0214, None)
+
+
+ACKED = attempt(Acked(), OutcomeClass.SUCCESS)
+RECEIVED = attempt(Received(), OutcomeClass.SUCCESS)
+RETRIED = attempt(Retry(2.1234, OutcomeReason.TIMED_OUT), OutcomeClass.RETRYABLE, None)
+BURIED = attempt(Bury(DeadReason.EXHAUSTED, OutcomeReason.SERVER_ERROR), OutcomeClass.RETRYABLE, 503)
+HANDED_BACK = attempt(HandBack(HandBackReason.LOCAL), OutcomeClass.DEFERRED, None)
+
+
+def test_every_kind_of_happening_has_a_level() -> None:
+    assert set(LEVELS) == set(t.KINDS)
+
+
+def test_successes_make_no_record_at_the_default_level(
+    logger: logging.Logger, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(logger, "makeRecord", lambda *parts: made.append(parts))
+    log_listener(logger)(t.attempts_recorded([ACKED, RECEIVED] * 100, 0.01))
+    log_listener(logger)(t.RequestServed(0.001))
+    assert (made, kept.records) == ([], [])
+
+
+def test_each_success_has_a_line_at_debug(logger: logging.Logger, kept: Kept) -> None:
+    logger.setLevel(logging.DEBUG)
+    log_listener(logger)(t.attempts_recorded([ACKED, RECEIVED], 0.01))
+    assert kept.told() == [("DEBUG", "delivery_acked"), ("DEBUG", "delivery_received")]
+
+
+def test_each_failure_has_a_line_and_the_successes_beside_it_none(logger: logging.Logger, kept: Kept) -> None:
+    log_listener(logger)(t.attempts_recorded([ACKED, RETRIED, BURIED, HANDED_BACK], 0.01))
+    assert kept.told() == [
+        ("INFO", "delivery_retries"),
+        ("WARNING", "delivery_dead"),
+        ("INFO", "delivery_handed_back"),
+    ]
+
+
+def test_retries_are_not_written_where_only_warnings_are(logger: logging.Logger, kept: Kept) -> None:
+    logger.setLevel(logging.WARNING)
+    log_listener(logger)(t.attempts_recorded([RETRIED, BURIED], 0.01))
+    assert kept.told() == [("WARNING", "delivery_dead")]
+
+
+def test_a_failures_line_says_which_what_and_when_again(logger: logging.Logger, kept: Kept) -> None:
+    log_listener(logger)(t.attempts_recorded([RETRIED], 0.01))
+    (record,) = kept.records
+    assert vars(record)["fields"] == {
+        "delivery_id": str(DELIVERY),
+        "receipt_id": "rcp_0000000000000000000000000000000e",
+        "consumer": "billing",
+        "attempt": 2,
+        "generation": 1,
+        "outcome": "retryable",
+        "status_code": None,
+        "error_class": "connect_timeout",
+        "send_ms": 21.4,
+        "reason": "timed_out",
+        "in_seconds": 2.123,
+    }
+
+
+def test_a_dead_letters_line_says_why(logger: logging.Logger, kept: Kept) -> None:
+    log_listener(logger)(t.attempts_recorded([BURIED], 0.01))
+    fields = vars(kept.records[0])["fields"]
+    assert (fields["dead_reason"], fields["reason"], fields["status_code"]) == ("exhausted", "server_error", 503)
+
+
+@pytest.mark.parametrize(
+    ("happening", "level"),
+    [
+        (t.LeasesReaped(2), "WARNING"),
+        (t.LeasesLost(1), "WARNING"),
+        (t.QuorumFailed(3), "WARNING"),
+        (t.EndpointDisabled("billing"), "WARNING"),
+        (t.DeadLettered("", DeadReason.NO_ROUTE), "WARNING"),
+        (t.BreakerMoved("billing", BreakerState.OPEN, 1), "WARNING"),
+        (t.BrokerModeChanged(active=False, reason="gone"), "WARNING"),
+        (t.BreakerMoved("billing", BreakerState.CLOSED, 0), "INFO"),
+        (t.BrokerModeChanged(active=True, reason=""), "INFO"),
+        (t.DeliveriesHandedBack(3, HandBackReason.DRAINING), "INFO"),
+        (t.ProcessStarted(t.Process.GATEWAY, "127.0.0.1:8080"), "INFO"),
+    ],
+    ids=lambda value: repr(value) if isinstance(value, t.KINDS) else "",
+)
+def test_what_a_person_should_know_has_a_line_with_its_fields(
+    logger: logging.Logger, kept: Kept, happening: t.Happening, level: str
+) -> None:
+    log_listener(logger)(happening)
+    assert kept.told() == [(level, t.name_of(happening))]
+    fields = vars(kept.records[0])["fields"]
+    assert fields == {name: getattr(happening, name) for name in happening.__dataclass_fields__}
+
+
+@pytest.mark.parametrize(
+    "happening",
+    [
+        t.DeadLettered("billing", DeadReason.EXHAUSTED),
+        t.DeliveriesHandedBack(3, HandBackReason.GATE),
+        t.RequestRefused(t.RejectReason.SIZE),
+        t.LoopSucceeded(t.Loop.REAPER),
+    ],
+    ids=repr,
+)
+def test_what_another_line_tells_or_anybody_can_cause_is_for_debug(
+    logger: logging.Logger, kept: Kept, happening: t.Happening
+) -> None:
+    log_listener(logger)(happening)
+    assert kept.records == []
+
+
+def test_a_crash_comes_with_its_traceback(logger: logging.Logger, kept: Kept) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        _ = 1 // 0
+    log_listener(logger)(t.LoopCrashed(t.Loop.MAINTAINER, caught.value, 5.0))
+    (record,) = kept.records
+    assert kept.told() == [("ERROR", "loop_crashed")]
+    assert record.exc_info == (ZeroDivisionError, caught.value, caught.value.__traceback__)
+
+
+def test_lines_go_to_relays_own_logger_unless_another_is_given(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="relay"):
+        log_listener()(t.LeasesReaped(1))
+    assert [record.name for record in caplog.records] == ["relay"]
