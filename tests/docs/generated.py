@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay import settings
+from relay import metrics, settings
 from tests.docs.tree import ROOT
 
 COMMAND = "python -m tests.docs.generated"
@@ -25,9 +25,7 @@ class Part:
 
     def pattern(self) -> re.Pattern[str]:
         """Match the opening mark, the part, and the closing mark."""
-        return re.compile(
-            rf"(<!-- {self.name}: made by [^>]*-->\n\n)(.*?)(\n<!-- {self.name}: end -->)", re.DOTALL
-        )
+        return re.compile(rf"(<!-- {self.name}: made by [^>]*-->\n\n)(.*?)(\n<!-- {self.name}: end -->)", re.DOTALL)
 
     def written(self) -> str:
         """Return the part as the page has it. Raises LookupError where the page has no such part."""
@@ -44,7 +42,8 @@ class Part:
 
 
 SETTINGS = Part(ROOT / "docs" / "settings.md", "settings", settings.reference)
-PARTS = (SETTINGS,)
+METRICS = Part(ROOT / "docs" / "metrics.md", "metrics", metrics.reference)
+PARTS = (SETTINGS, METRICS)
 
 if __name__ == "__main__":
     for part in PARTS:

@@ -23,6 +23,7 @@ from relay.metrics.redaction import redact
 from relay.settings import LogFormat, LogLevel
 
 _COLOURS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[31m"}
+_encode = json.JSONEncoder(default=str).encode
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 
@@ -65,7 +66,7 @@ class JsonLines(logging.Formatter):
         line |= {name: _value(value) for name, value in _fields(record).items()}
         if trace := _trace(self, record):
             line["traceback"] = trace
-        return redact(json.dumps(line, default=str))
+        return redact(_encode(line))
 
 
 class TextLines(logging.Formatter):
