@@ -20,7 +20,7 @@ import uvloop
 from relay.domain.secret import Secret
 from relay.testkit.app import ReceivingApp, create_app
 from relay.testkit.arrivals import Arrival
-from relay.testkit.serving import Tls, serve
+from relay.testkit.serving import Tls, listen, serve
 from tests.support.certificates import ServerCertificate, issue
 
 START_SECONDS = 10.0
@@ -178,8 +178,8 @@ class Receiver:
             on_arrival=self._note,
         )
         certificate = self._certificate
-        tls = None if certificate is None else Tls(str(certificate.certificate), str(certificate.key))
-        await serve(self._app, (self._host, 0), stop=self._stop, ready=self._listening, tls=tls)
+        tls = None if certificate is None else Tls(certificate.certificate, certificate.key)
+        await serve(self._app, listen(self._host, 0), stop=self._stop, ready=self._listening, tls=tls)
 
     def _listening(self, address: tuple[str, int]) -> None:
         with self._changed:

@@ -8,6 +8,7 @@ cause, and none outlives `close`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import httpx
@@ -34,10 +35,18 @@ class AckCounts:
 class Acknowledger:
     """Sends acks to `POST {relay_url}/v1/receipts/{id}/acks`, with the key if one is given."""
 
-    def __init__(self, relay_url: str, api_key: Secret | None = None, *, waiting: int = WAITING) -> None:
+    def __init__(
+        self,
+        relay_url: str,
+        api_key: Secret | None = None,
+        *,
+        waiting: int = WAITING,
+        pauses: Sequence[float] = PAUSES_SECONDS,
+    ) -> None:
         self._relay_url = relay_url.rstrip("/")
         self._authorization = {} if api_key is None else {"authorization": f"Bearer {api_key.expose()}"}
         self._most = waiting
+        self._pauses = pauses
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls = asyncio.Semaphore(AT_ONCE)
         self._client: httpx.AsyncClient | None = None
@@ -58,6 +67,11 @@ class Acknowledger:
         """How many acks wait, were taken by Relay, and failed for good."""
         return AckCounts(len(self._tasks), self._sent, self._failed, self._last_failure)
 
+    async def settle(self) -> None:
+        """Wait until every ack that was promised is sent or has failed."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def close(self) -> None:
         """Give up the acks that still wait, and close the connections."""
         tasks = tuple(self._tasks)
@@ -69,7 +83,7 @@ class Acknowledger:
 
     async def _keep_promise(self, receipt_id: str, delivery_id: str, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        for pause in (*PAUSES_SECONDS, None):
+        for pause in (*self._pauses, None):
             async with self._calls:
                 trouble, is_worth_retrying = await self._call(receipt_id, delivery_id)
             if trouble is None:

@@ -24,6 +24,7 @@ from relay.testkit.modes import MODES, Answer, BadOption, HeaderLines, problem
 PIECE = 50
 """How many arrivals are rendered without a pause."""
 
+_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _FIRST_INSTANT = 1e9
 _FIRST_INSTANT_MS = 1e12
 _JSON: HeaderLines = ((b"content-type", b"application/json"),)
@@ -250,10 +251,9 @@ def _since(text: str) -> Callable[[Arrival], bool]:
 
     Instants are RFC 3339, or Unix seconds or milliseconds.
     """
-    try:
-        number = float(text)
-    except ValueError:
+    if not _NUMBER.fullmatch(text):
         return _since_instant(text)
+    number = float(text)
     if number < _FIRST_INSTANT:
         return lambda arrival: arrival.number > number
     instant = number / 1000 if number >= _FIRST_INSTANT_MS else number

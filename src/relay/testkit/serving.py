@@ -11,7 +11,8 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -19,7 +20,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from relay.testkit.answers import TRANSPORT
 from relay.testkit.app import ReceivingApp
 
-GRACE_SECONDS = 5
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
+
+GRACE_SECONDS = 5.0
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
 
@@ -28,8 +32,8 @@ BACKLOG = 2048
 class Tls:
     """Paths of a PEM certificate chain and of its key."""
 
-    certificate: str
-    key: str
+    certificate: Path
+    key: Path
 
 
 class _TransportInScope(HttpToolsProtocol):
@@ -43,78 +47,85 @@ class _TransportInScope(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, but stopped by an event: it takes no signals and does not wake up to look."""
+    """uvicorn's server, but stopped by an event: it takes no signals, does not wake up to look, and stops promptly."""
 
-    def __init__(self, config: uvicorn.Config, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: ReceivingApp, stop: asyncio.Event, ready: Callable[[], None]
+    ) -> None:
         super().__init__(config)
+        self._receiving = app
         self._stop = stop
         self._ready = ready
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready()
-
     async def main_loop(self) -> None:
+        self._ready()
         await self._stop.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Cut what is held open, finish the answers under way within `GRACE_SECONDS`, then cut the rest."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or ():
+            listener.close()
+        self._receiving.release()
+        for connection in tuple(self.server_state.connections):
+            connection.shutdown()
+        if self.server_state.tasks:
+            _, late = await asyncio.wait(self.server_state.tasks, timeout=GRACE_SECONDS)
+            for task in late:
+                task.cancel()
+        for connection in tuple(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """Bind and listen; port 0 takes a free one. Raises `OSError` where the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)
+
+
 async def serve(
     app: ReceivingApp,
-    bind: tuple[str, int] | socket.socket,
+    listener: socket.socket,
     *,
     stop: asyncio.Event,
     ready: Callable[[tuple[str, int]], None] | None = None,
     tls: Tls | None = None,
 ) -> None:
-    """Serve the receiver on `bind` until `stop` is set: a host and a port (0 takes a free one), or a socket that is
-    bound already and is closed at the end.
+    """Serve the receiver on a listening socket until `stop` is set, then close both.
 
-    `ready` is called once with the address in use, when connections are accepted. Raises `OSError` where the
-    address cannot be bound. What the modes hold open is cut at the stop.
+    `ready` is called once with host and port when connections are accepted. What the modes hold open is cut at the
+    stop. With `tls` it speaks HTTPS alone.
     """
-    with _listen(bind) as listener:
-        host, port = listener.getsockname()[:2]
-        server = _Server(_config(app, tls), stop, lambda: None if ready is None else ready((host, port)))
-        release = asyncio.create_task(_release(app, stop))
-        try:
-            await server.serve([listener])
-        finally:
-            release.cancel()
-            await asyncio.gather(release, return_exceptions=True)
-            await app.close()
+    host, port = listener.getsockname()[:2]
+    server = _Server(_config(app, tls), app, stop, lambda: None if ready is None else ready((host, port)))
+    try:
+        await server.serve([listener])
+    finally:
+        listener.close()
+        await app.close()
 
 
 def _config(app: ReceivingApp, tls: Tls | None) -> uvicorn.Config:
     return uvicorn.Config(
-        cast("uvicorn._types.ASGI3Application", app),
+        cast("ASGI3Application", app),
         http=_TransportInScope,
         ws="none",
         lifespan="off",
         interface="asgi3",
         log_config=None,
+        log_level="error",  # malformed requests are no news here
         access_log=False,
         proxy_headers=False,
         server_header=False,
         date_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=GRACE_SECONDS,
         ssl_certfile=None if tls is None else tls.certificate,
         ssl_keyfile=None if tls is None else tls.key,
     )
-
-
-def _listen(bind: tuple[str, int] | socket.socket) -> socket.socket:
-    if isinstance(bind, socket.socket):
-        return bind
-    family = socket.AF_INET6 if ":" in bind[0] else socket.AF_INET
-    return socket.create_server(bind, family=family, backlog=BACKLOG)
-
-
-async def _release(app: ReceivingApp, stop: asyncio.Event) -> None:
-    await stop.wait()
-    app.release()
