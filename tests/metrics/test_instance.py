@@ -125,6 +125,14 @@ def test_a_reporter_that_died_is_not_believed_once_its_slot_is_taken(folder: Pat
     assert scrape(second).values.keys() == after.values.keys()
 
 
+def test_what_happens_after_the_end_disturbs_nobody(folder: Path) -> None:
+    (worker,) = opened(folder, 0)
+    worker.listener(t.LeasesReaped(1))
+    worker.close()
+    worker.listener(t.LeasesReaped(1))
+    assert read(folder).value("relay_leases_reaped_total") == 1
+
+
 def test_no_restart_adds_a_file(folder: Path) -> None:
     for _ in range(100):
         for worker in opened(folder, 0, 1, 2):

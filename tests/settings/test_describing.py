@@ -32,9 +32,7 @@ def test_any_port_is_shown_as_a_star() -> None:
 
 
 def test_what_is_shown_can_be_set_again() -> None:
-    settings = read(
-        {"RELAY_ALLOWED_PORTS": "8443,443", "RELAY_EGRESS_ALLOW_CIDRS": "fd00::/8", "RELAY_WORKERS": "3"}
-    )
+    settings = read({"RELAY_ALLOWED_PORTS": "8443,443", "RELAY_EGRESS_ALLOW_CIDRS": "fd00::/8", "RELAY_WORKERS": "3"})
     again = read({line.name: line.value for line in effective(settings)})
     assert again == settings
 

@@ -114,9 +114,7 @@ def test_a_network_with_host_bits_is_a_slip_and_refused(text: str) -> None:
     assert is_refused(kinds.NETWORKS, text)
 
 
-@pytest.mark.parametrize(
-    "text", ["http://127.0.0.1:8080", "https://relay.example/base/", "http://[::1]:8080"]
-)
+@pytest.mark.parametrize("text", ["http://127.0.0.1:8080", "https://relay.example/base/", "http://[::1]:8080"])
 def test_a_base_address_loses_its_last_slash_only(text: str) -> None:
     assert kinds.BASE_URL.parse(text) == text.rstrip("/")
 
@@ -132,9 +130,7 @@ def test_a_base_address_has_nothing_that_a_path_could_not_follow(text: str) -> N
     assert is_refused(kinds.BASE_URL, text)
 
 
-@pytest.mark.parametrize(
-    "text", ["mysql://db/relay", "db/relay", "host=db password=x", "postgresql://db/a b"]
-)
+@pytest.mark.parametrize("text", ["mysql://db/relay", "db/relay", "host=db password=x", "postgresql://db/a b"])
 def test_a_database_is_named_by_a_url(text: str) -> None:
     assert is_refused(kinds.DATABASE_URL, text)
 

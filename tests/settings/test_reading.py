@@ -33,9 +33,7 @@ def test_variables_of_other_programs_are_left_alone() -> None:
 
 
 def test_every_fault_is_reported_at_once() -> None:
-    wrong = faults(
-        {"RELAY_WORKERS": "many", "RELAY_BNID": "x", "RELAY_LEASE_SECS": "12", "RELAY_RETRY_JITTER": "1.5"}
-    )
+    wrong = faults({"RELAY_WORKERS": "many", "RELAY_BNID": "x", "RELAY_LEASE_SECS": "12", "RELAY_RETRY_JITTER": "1.5"})
     assert set(wrong) == {"RELAY_WORKERS", "RELAY_BNID", "RELAY_LEASE_SECS", "RELAY_RETRY_JITTER"}
 
 
@@ -124,8 +122,7 @@ def test_the_command_line_beats_the_environment_which_beats_the_commands_default
     assert (settings.workers, settings.journal_quorum, str(settings.metrics_bind)) == (4, 3, "127.0.0.1:9091")
     assert settings.allowed_ports is None
     assert [
-        settings.origin(name)
-        for name in ("RELAY_WORKERS", "RELAY_JOURNAL_QUORUM", "RELAY_METRICS_BIND", "RELAY_URL")
+        settings.origin(name) for name in ("RELAY_WORKERS", "RELAY_JOURNAL_QUORUM", "RELAY_METRICS_BIND", "RELAY_URL")
     ] == [Origin.COMMAND_LINE, Origin.ENVIRONMENT, Origin.COMMAND_DEFAULT, Origin.DEFAULT]
 
 
@@ -176,9 +173,7 @@ def test_settings_that_just_fit_each_other_are_taken(environ: dict[str, str]) ->
 
 
 def test_a_fault_in_one_setting_starts_no_quarrel_with_its_neighbours() -> None:
-    assert set(faults({"RELAY_TOTAL_TIMEOUT_SECS": "soon", "RELAY_LEASE_SECS": "9"})) == {
-        "RELAY_TOTAL_TIMEOUT_SECS"
-    }
+    assert set(faults({"RELAY_TOTAL_TIMEOUT_SECS": "soon", "RELAY_LEASE_SECS": "9"})) == {"RELAY_TOTAL_TIMEOUT_SECS"}
 
 
 @pytest.mark.parametrize("name", ["DATABASE_URL", "RELAY_SECRET_KEYS", "RELAY_BROKER_URL"])

@@ -58,6 +58,10 @@ class Counting:
         if handler is not None:
             handler(happening)
 
+    def stop(self) -> None:
+        """Count nothing any more; whoever still emits while the process ends is not disturbed."""
+        self._handlers = {}
+
     def introduce(self, consumers: Iterable[str]) -> None:
         """Give consumers their series, at zero, before anything happens to them."""
         for consumer in consumers:

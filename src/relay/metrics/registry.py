@@ -62,7 +62,9 @@ class Metrics:
         return render(Instance(self._layout, workers, list(self._roster.numbers)), accept)
 
     def close(self) -> None:
-        """Let go of the slot. What was counted stays for the others and for a successor."""
+        """Let go of the slot. What was counted stays for the others and for a successor; what happens from now on is
+        not counted."""
+        self._counting.stop()
         self._cells.close()
 
 

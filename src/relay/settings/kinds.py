@@ -115,9 +115,7 @@ def _boolean(text: str) -> bool:
     raise ValueError
 
 
-BOOLEAN: Kind[bool] = Kind(
-    "true or false (also 1/0, yes/no, on/off)", _boolean, lambda value: str(value).lower()
-)
+BOOLEAN: Kind[bool] = Kind("true or false (also 1/0, yes/no, on/off)", _boolean, lambda value: str(value).lower())
 
 
 def choice(members: type[E]) -> Kind[E]:
@@ -210,9 +208,7 @@ def _database_url(text: str) -> Secret:
     return Secret(text)
 
 
-DATABASE_URL: Kind[Secret] = Kind(
-    "a postgresql:// url", _database_url, lambda value: mask(value.expose()), secret=True
-)
+DATABASE_URL: Kind[Secret] = Kind("a postgresql:// url", _database_url, lambda value: mask(value.expose()), secret=True)
 
 BROKER_URL: Kind[Secret] = Kind(
     "a redis:// or rediss:// url",

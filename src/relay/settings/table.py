@@ -56,9 +56,7 @@ class Row:
     about: str
 
 
-def _field(
-    kind: Kind[Any], default: str | None, private_default: str | None, unset: str, about: str
-) -> object:
+def _field(kind: Kind[Any], default: str | None, private_default: str | None, unset: str, about: str) -> object:
     return field(
         metadata={
             "kind": kind,
@@ -90,10 +88,8 @@ class Settings:
         "embedded server",
         "PostgreSQL 15 or newer. Several hosts with `target_session_attrs=read-write` follow a failover.",
     )
-    database_pool: int = setting(kinds.whole(2, 1000), "8", "Database connections of each process, at most.")
-    data_dir: Path = setting(
-        kinds.PATH, ".relay", "Folder of the embedded server and its key; made if missing."
-    )
+    database_pool: int = setting(kinds.whole(5, 1000), "8", "Database connections of each process, at most.")
+    data_dir: Path = setting(kinds.PATH, ".relay", "Folder of the embedded server and its key; made if missing.")
     secret_keys: tuple[Secret, ...] | None = optional(
         kinds.SECRET_KEYS,
         "made in the data folder; required with DATABASE_URL",
@@ -123,9 +119,7 @@ class Settings:
         str(MIB),
         "Largest payload: a larger event is refused with 413, a stored one is not sent.",
     )
-    max_batch_bytes: int = setting(
-        kinds.whole(1, 256 * MIB), str(16 * MIB), "Largest body of a batch of events."
-    )
+    max_batch_bytes: int = setting(kinds.whole(1, 256 * MIB), str(16 * MIB), "Largest body of a batch of events.")
     idempotency_retention_secs: float = setting(
         kinds.decimal(60, 90 * DAY), str(DAY), "How long an idempotency key is remembered."
     )
@@ -146,9 +140,7 @@ class Settings:
         "false",
         "The development switch: endpoints may be on private, loopback and link-local addresses.",
     )
-    require_https: bool = setting(
-        kinds.BOOLEAN, "true", "Whether endpoint urls must be https.", when_private="false"
-    )
+    require_https: bool = setting(kinds.BOOLEAN, "true", "Whether endpoint urls must be https.", when_private="false")
     allowed_ports: frozenset[int] | None = setting(
         kinds.PORTS, "443", "Ports that endpoints may listen on: a list, or `*` for any.", when_private="*"
     )
@@ -160,16 +152,12 @@ class Settings:
     poll_secs: float = setting(
         kinds.decimal(0.05, 60), "1", "How often the dispatcher looks for due work without being told of it."
     )
-    connect_timeout_secs: float = setting(
-        kinds.decimal(0.05, 600), "3", "For name resolution, TCP and TLS together."
-    )
+    connect_timeout_secs: float = setting(kinds.decimal(0.05, 600), "3", "For name resolution, TCP and TLS together.")
     read_timeout_secs: float = setting(kinds.decimal(0.05, 600), "5", "Longest silence of an endpoint.")
     total_timeout_secs: float = setting(
         kinds.decimal(0.05, 600), "10", "For a whole attempt, where the endpoint names no other."
     )
-    lease_secs: float = setting(
-        kinds.decimal(1, 3600), "60", "How long a dispatcher owns a delivery that it claimed."
-    )
+    lease_secs: float = setting(kinds.decimal(1, 3600), "60", "How long a dispatcher owns a delivery that it claimed.")
     response_cap_bytes: int = setting(
         kinds.whole(1, 16 * MIB), "65536", "How much of a response is read; then the connection is dropped."
     )
@@ -192,17 +180,13 @@ class Settings:
         "1800",
         "How long after a generation's first attempt retries are made.",
     )
-    retry_jitter: float = setting(
-        kinds.decimal(0, 1), "0.2", "Share of a delay that chance adds or takes away."
-    )
+    retry_jitter: float = setting(kinds.decimal(0, 1), "0.2", "Share of a delay that chance adds or takes away.")
     breaker: bool = setting(kinds.BOOLEAN, "true", "Whether an endpoint that fails repeatedly is left alone.")
     breaker_threshold: int = setting(kinds.whole(1, 1000), "5", "Consecutive failures that open a breaker.")
     breaker_cooldown_secs: float = setting(
         kinds.decimal(0.05, DAY), "30", "First wait before a probe; it doubles per trip."
     )
-    breaker_max_cooldown_secs: float = setting(
-        kinds.decimal(0.05, DAY), "300", "Longest wait before a probe."
-    )
+    breaker_max_cooldown_secs: float = setting(kinds.decimal(0.05, DAY), "300", "Longest wait before a probe.")
     receipt_deadline_secs: float = setting(
         kinds.decimal(1, 7 * DAY),
         "300",
@@ -227,9 +211,7 @@ class Settings:
     broker_sweep_secs: float = setting(
         kinds.decimal(1, 3600), "15", "After how long a due delivery is announced to the broker again."
     )
-    telegram_url: str = setting(
-        kinds.BASE_URL, "https://api.telegram.org", "Base address of Telegram's Bot API."
-    )
+    telegram_url: str = setting(kinds.BASE_URL, "https://api.telegram.org", "Base address of Telegram's Bot API.")
     discord_url: str = setting(kinds.BASE_URL, "https://discord.com/api", "Base address of Discord's API.")
 
     log_format: LogFormat | None = optional(
