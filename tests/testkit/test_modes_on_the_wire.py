@@ -219,3 +219,13 @@ def test_it_stops_at_once_whatever_is_held_open() -> None:
     assert time.monotonic() - began < 3
     for connection in held:
         connection.close()
+
+
+def test_it_stops_although_a_request_never_gets_complete() -> None:
+    with Receiver() as running, socket.create_connection(("127.0.0.1", running.port), timeout=WITHIN) as connection:
+        connection.sendall(post("/ok") + b"POST /ok HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf")
+        read_until(connection, b"\r\n\r\nok\n")
+        began = time.monotonic()
+        running.close()
+        assert time.monotonic() - began < 5
+        assert connection.recv(1) == b""

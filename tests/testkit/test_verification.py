@@ -4,6 +4,7 @@ import base64
 import datetime as dt
 import hashlib
 import hmac
+from uuid import UUID
 
 import pytest
 import standardwebhooks
@@ -12,7 +13,9 @@ import svix
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.domain.endpoint import SignatureProfile
 from relay.domain.secret import Secret
+from relay.domain.signing import prepare
 from relay.testkit.verification import RefusalReason, verify
 
 NOW = 1_764_474_000.0
@@ -109,6 +112,20 @@ def test_the_example_of_standard_webhooks_passes() -> None:
     }
 
     assert reason(headers, b'{"test": 2432232314}', ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",), 1_614_265_330) is None
+
+
+@pytest.mark.parametrize("profile", [p for p in SignatureProfile if p is not SignatureProfile.NONE])
+def test_what_relay_itself_signs_passes_under_either_secret_of_a_rotation(profile: SignatureProfile) -> None:
+    signer = prepare(profile, (Secret(SECRET), Secret(OTHER)))
+    headers = {
+        name.lower().encode(): value.encode()
+        for name, value in signer.headers(int(NOW), UUID(DELIVERY.decode()), "order.paid", BODY)
+    } | {b"relay-delivery-id": DELIVERY}
+
+    assert reason(headers, secrets=(SECRET,)) is None
+    # GitHub's header has room for one signature: the newest.
+    old = RefusalReason.SIGNATURE_MISMATCH if profile is SignatureProfile.GITHUB else None
+    assert reason(headers, secrets=(OTHER,)) is old
 
 
 SIGNED = {

@@ -1,7 +1,7 @@
 """Serving the receiver: a socket, uvicorn on top of it, and a stop that is prompt.
 
 Owns the listening socket and the server's life. Invariant: once `stop` is set, `serve` returns within
-`GRACE_SECONDS` and a moment, whatever modes still hold connections open.
+twice `GRACE_SECONDS`, whatever modes still hold connections open.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from relay.testkit.app import ReceivingApp
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 2.0
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
 
@@ -37,9 +37,7 @@ class Tls:
 
 
 class _TransportInScope(HttpToolsProtocol):
-    """Lets the application reach the connection, which ASGI hides: `/reset` has to tell the kernel how to
-    close.
-    """
+    """Lets the application reach the connection, which ASGI hides: `/reset` has to tell the kernel how to close."""
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -70,13 +68,14 @@ class _Server(uvicorn.Server):
         self._receiving.release()
         for connection in tuple(self.server_state.connections):
             connection.shutdown()
-        if self.server_state.tasks:
-            _, late = await asyncio.wait(self.server_state.tasks, timeout=GRACE_SECONDS)
-            for task in late:
-                task.cancel()
+        await self._tasks_end_within(GRACE_SECONDS)
         for connection in tuple(self.server_state.connections):
             connection.transport.abort()
-        await asyncio.sleep(0)
+        await self._tasks_end_within(GRACE_SECONDS)
+
+    async def _tasks_end_within(self, seconds: float) -> None:
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=seconds)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
