@@ -1,0 +1,185 @@
+"""The group commit: what arrives while an append is under way shares the next one.
+
+Owns the events that wait and the one append in flight. What a group holds and what its senders are told is decided in
+`groups`; how it is written is the store's. Invariant: an event that was taken in is appended whatever becomes of its
+sender's connection, and its sender is told exactly once, after the append.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from relay.domain.ambient import Ambient
+from relay.domain.delivery import DeadReason
+from relay.domain.telemetry import AppendCommitted, DeadLettered, EventsAccepted, Listener
+from relay.gateway.answers import Durability
+from relay.gateway.groups import Group, Member, take_group, verdicts
+from relay.gateway.routes import Routes, Snapshots
+from relay.gateway.submission import Line, Outcome, Submission
+from relay.gateway.wakeups import Wakeups
+from relay.store.faults import StoreBusy, StoreUnavailable
+from relay.store.journal import Appended, AppendResult, Journal, StaleSnapshot
+from relay.web.problems import ErrorCode, Problem
+from relay.web.serving import BUG
+
+MOST_WAITING = 10_000
+MOST_WAITING_BYTES = 128 * 1024 * 1024
+"""What may wait for its append: past either bound a sender is better served by a quick no."""
+
+REDONE_SECONDS = 5.0
+"""How long an event is routed anew because the rules keep changing, before its sender is sent away."""
+
+DRAINING = Problem(ErrorCode.DRAINING, "this gateway is stopping; send the event again, it will reach another")
+OVERLOADED = Problem(ErrorCode.OVERLOADED, "too many events wait to be stored; send the event again in a moment")
+UNAVAILABLE = Problem(
+    ErrorCode.DATABASE_UNAVAILABLE,
+    "the database did not answer; send the event again, with the same Idempotency-Key so that it cannot count twice",
+)
+BUSY = Problem(
+    ErrorCode.DATABASE_UNAVAILABLE, "the routing rules change faster than events can be routed; send the event again"
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Appender:
+    """The appends of one process."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        snapshots: Snapshots,
+        wakeups: Wakeups,
+        ambient: Ambient,
+        emit: Listener,
+        durability: Durability,
+        most_waiting: int = MOST_WAITING,
+    ) -> None:
+        self._journal = journal
+        self._snapshots = snapshots
+        self._wakeups = wakeups
+        self._ambient = ambient
+        self._emit = emit
+        self._durability = durability
+        self._most_waiting = most_waiting
+        self._line = Line()
+        self._appending: asyncio.Task[None] | None = None
+        self._draining = False
+        self._abandoned = 0
+
+    async def append(self, submission: Submission) -> Outcome:
+        """Make an event durable, or say why it is not.
+
+        Whoever is cancelled while waiting only misses the outcome; the event goes its way.
+        """
+        if self._draining:
+            return DRAINING
+        if self._is_full(submission):
+            return OVERLOADED
+        self._line.join(submission)
+        if self._appending is None:
+            self._appending = asyncio.create_task(self._append_all(), name="append")
+        return await submission.outcome
+
+    async def drain(self, within: float) -> int:
+        """Take nothing more and finish what was taken, for `within` seconds; answers how many were given up then."""
+        self._draining = True
+        if self._appending is not None:
+            _, unfinished = await asyncio.wait([self._appending], timeout=within)
+            for task in unfinished:
+                task.cancel()
+                await asyncio.wait([task])
+        return self._abandoned
+
+    def _is_full(self, submission: Submission) -> bool:
+        if len(self._line) >= self._most_waiting:
+            return True
+        # a single one is always taken, however large: its own limit is checked before
+        return bool(self._line) and self._line.payload_bytes + len(submission.envelope.payload) > MOST_WAITING_BYTES
+
+    async def _append_all(self) -> None:
+        """Append group after group until nobody waits."""
+        try:
+            while self._line:
+                await self._append_next()
+        finally:
+            self._appending = None
+
+    async def _append_next(self) -> None:
+        routes: Routes | None = None
+        group: Group | None = None
+        try:
+            routes = await self._snapshots.current()
+            group = take_group(self._line, routes, self._durability, self._ambient.entropy)
+            appended = await self._journal.append(routes.versions, [member.addition for member in group.members])
+            self._finish(group, appended)
+        except StaleSnapshot:
+            if routes is not None:
+                self._snapshots.forget(routes)
+            self._try_again(self._concerned(group))
+        except StoreBusy:
+            self._try_again(self._concerned(group))
+        except StoreUnavailable as fault:
+            logger.warning("an append failed: %s", fault)
+            _settle(self._concerned(group), UNAVAILABLE)
+        except asyncio.CancelledError:
+            self._abandon(group)
+            raise
+        except Exception:
+            logger.exception("an append met a bug")
+            _settle(self._concerned(group), BUG)
+
+    def _concerned(self, group: Group | None) -> Sequence[Submission]:
+        """Whom a fault meets: the group, or before there was one everybody who waits."""
+        return self._line.take(len(self._line)) if group is None else group.submissions
+
+    def _try_again(self, submissions: Sequence[Submission]) -> None:
+        """Put those back that have not been tried for too long; nothing of theirs was written."""
+        accepted_after = self._ambient.monotonic() - REDONE_SECONDS
+        self._line.put_back([each for each in submissions if each.accepted_at > accepted_after])
+        _settle([each for each in submissions if each.accepted_at <= accepted_after], BUSY)
+
+    def _abandon(self, group: Group | None) -> None:
+        """The time to finish is over: of a group under way nobody knows whether it is durable."""
+        under_way = () if group is None else group.submissions
+        waiting = self._line.take(len(self._line))
+        self._abandoned += len(under_way) + len(waiting)
+        _settle(under_way, UNAVAILABLE)
+        _settle(waiting, DRAINING)
+
+    def _finish(self, group: Group, appended: Sequence[Appended]) -> None:
+        new: list[Member] = []
+        again: list[Submission] = []
+        for member, result in zip(group.members, appended, strict=True):
+            if result.result is AppendResult.APPENDED:
+                new.append(member)
+            for submission, outcome in verdicts(member, result):
+                if outcome is None:
+                    again.append(submission)
+                else:
+                    submission.settle(outcome)
+        self._line.put_back(again)
+        if new:
+            self._tell(new)
+
+    def _tell(self, new: Sequence[Member]) -> None:
+        """Wake the lanes of what was stored, and say what happened."""
+        fan_outs = [member.addition.fan_out for member in new]
+        self._wakeups.announce([endpoint for fan_out in fan_outs for _, endpoint in fan_out])
+        now = self._ambient.monotonic()
+        deliveries = sum(map(len, fan_outs))
+        unrouted = fan_outs.count(())
+        self._emit(
+            AppendCommitted(len(new), deliveries, tuple([now - member.submission.accepted_at for member in new]))
+        )
+        self._emit(EventsAccepted(len(new), deliveries, unrouted))
+        if unrouted:
+            self._emit(DeadLettered("", DeadReason.NO_ROUTE, unrouted))
+
+
+def _settle(submissions: Sequence[Submission], outcome: Outcome) -> None:
+    for submission in submissions:
+        submission.settle(outcome)

@@ -1,0 +1,62 @@
+"""The gateway of one process: its parts put together, its start and its end.
+
+Owns the wiring and the drain. Invariant: when `drain` has returned, nothing of this gateway runs any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp
+
+from relay.domain.ambient import Ambient
+from relay.domain.telemetry import DurabilityKnown, Listener
+from relay.gateway.answers import Durability
+from relay.gateway.appender import Appender
+from relay.gateway.ingest import PATH, Ingest
+from relay.gateway.routes import Snapshots
+from relay.gateway.wakeups import Wakeups
+from relay.store.endpoints import Endpoints
+from relay.store.journal import Journal
+from relay.store.wakeups import WakeupSender
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A gateway at work: `routes` maps paths to the applications that serve them."""
+
+    routes: dict[str, ASGIApp]
+    snapshots: Snapshots
+    appender: Appender
+    wakeups: Wakeups
+
+    async def start(self) -> None:
+        """Load the routing rules, so that the first event need not wait for them. Raises `StoreUnavailable`."""
+        await self.snapshots.current()
+
+    async def drain(self, within: float) -> int:
+        """Refuse new events and finish those taken in, for `within` seconds; answers how many had to be given up."""
+        abandoned = await self.appender.drain(within)
+        await self.wakeups.finish(within)
+        return abandoned
+
+
+def create_gateway(
+    *,
+    journal: Journal,
+    endpoints: Endpoints,
+    wakeups: WakeupSender,
+    ambient: Ambient,
+    emit: Listener,
+    durability: Durability,
+    max_payload_bytes: int,
+) -> Gateway:
+    """Wire a gateway. `wakeups` wants a pool of its own or one with room beside the one append in flight."""
+    emit(DurabilityKnown(durability.confirmed, durability.of))
+    snapshots = Snapshots(endpoints)
+    waker = Wakeups(wakeups)
+    appender = Appender(
+        journal=journal, snapshots=snapshots, wakeups=waker, ambient=ambient, emit=emit, durability=durability
+    )
+    ingest = Ingest(appender=appender, ambient=ambient, emit=emit, max_payload_bytes=max_payload_bytes)
+    return Gateway({PATH: ingest}, snapshots, appender, waker)

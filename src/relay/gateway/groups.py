@@ -1,0 +1,132 @@
+"""What goes into one append, and what becomes of each event of it: values in, values out.
+
+Owns the cut (how much shares a commit), the deliveries' ids, and what requests of one name that meet in one group are
+told. Invariant: no two events of a group have the same name, as the append demands; the second waits for what becomes
+of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, assert_never
+from uuid import UUID
+
+from relay.domain import ids
+from relay.gateway import answers
+from relay.gateway.answers import Durability
+from relay.gateway.routes import Route, Routes
+from relay.gateway.submission import Line, Outcome, Replayed, Stored, Submission
+from relay.store.journal import Addition, Appended, AppendResult, IdempotencyKey
+from relay.web.problems import ErrorCode, Problem
+
+MOST_ROWS = 2_000
+"""Deliveries of one append, an event without any counted as one: past this a group only makes others wait longer."""
+
+MOST_BYTES = 8 * 1024 * 1024
+"""Payload bytes of one append."""
+
+REUSED = Problem(
+    ErrorCode.IDEMPOTENCY_KEY_REUSED,
+    "an earlier request with this Idempotency-Key had another type or body; give a new request a new key",
+)
+
+Entropy = Callable[[int], bytes]
+
+
+class Member(NamedTuple):
+    """One event of a group: what is appended, and the body of its 202 around the position.
+
+    `followers` are requests of the same name, in the order in which they came. A tuple, since one is made per event.
+    """
+
+    submission: Submission
+    addition: Addition
+    head: bytes
+    tail: bytes
+    followers: list[Submission]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What one append writes, and everybody who waits for it, in the order in which they came."""
+
+    members: Sequence[Member]
+    submissions: Sequence[Submission]
+
+
+def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entropy) -> Group:
+    """Take from the front of the line what shares the next append, at least one event if anybody waits."""
+    members: list[Member] = []
+    named: dict[tuple[str, str, str], Member] = {}
+    count = rows = size = 0
+    for submission in line:
+        name = submission.name
+        if name is not None and name in named:
+            named[name].followers.append(submission)
+            count += 1
+            continue
+        envelope = submission.envelope
+        route = routes.route(envelope.tenant, envelope.type)
+        rows += len(route.endpoints) or 1
+        size += len(envelope.payload)
+        if members and (rows > MOST_ROWS or size > MOST_BYTES):
+            break
+        member = _member(submission, route, routes.partition(envelope.tenant), durability, entropy)
+        members.append(member)
+        count += 1
+        if name is not None:
+            named[name] = member
+    # taken last, so that nobody is lost if anything above fails
+    return Group(members, line.take(count))
+
+
+def verdicts(member: Member, appended: Appended) -> Iterator[tuple[Submission, Outcome | None]]:
+    """What each one who waits for this event is told; None for a request that has to be appended on its own.
+
+    That is a follower whose leader turned out to be refused itself: what it must be compared with was never read.
+    """
+    leader = member.submission
+    body: bytes | None
+    match appended.result:
+        case AppendResult.APPENDED:
+            body = b"%b%b%b" % (member.head, str(appended.position).encode(), member.tail)
+            yield leader, Stored(body)
+        case AppendResult.REPLAYED:
+            body = appended.answer or b""
+            yield leader, Replayed(body)
+        case AppendResult.CONFLICT:
+            body = None
+            yield leader, REUSED
+        case _:
+            assert_never(appended.result)
+    for follower in member.followers:
+        same = follower.fingerprint == leader.fingerprint
+        if body is None:
+            yield follower, REUSED if same else None
+        else:
+            yield follower, Replayed(body) if same else REUSED
+
+
+def draw_ids(receipt: UUID, count: int, entropy: Entropy) -> Sequence[UUID]:
+    """So many different delivery ids of a receipt. Four random bytes set each apart, so one may have to be redrawn."""
+    if count == 1:
+        return (ids.delivery_id(receipt, entropy(ids.SIBLING_BYTES)),)
+    drawn: dict[UUID, None] = {}
+    while len(drawn) < count:
+        chance = entropy((count - len(drawn)) * ids.SIBLING_BYTES)
+        for start in range(0, len(chance), ids.SIBLING_BYTES):
+            drawn[ids.delivery_id(receipt, chance[start : start + ids.SIBLING_BYTES])] = None
+    return tuple(drawn)
+
+
+def _member(submission: Submission, route: Route, partition: int, durability: Durability, entropy: Entropy) -> Member:
+    envelope = submission.envelope
+    deliveries = draw_ids(envelope.receipt_id, len(route.endpoints), entropy)
+    head = answers.head(envelope)
+    tail = answers.tail(envelope.received_at, durability, zip(deliveries, route.targets, strict=True))
+    key = None
+    if submission.key is not None and submission.fingerprint is not None:
+        key = IdempotencyKey(submission.key, submission.fingerprint, head, tail)
+    fan_out = tuple(zip(deliveries, route.endpoints, strict=True))
+    return Member(submission, Addition(envelope, partition, key, fan_out), head, tail, [])

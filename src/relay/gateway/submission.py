@@ -1,0 +1,89 @@
+"""Events on their way into the journal, with their senders waiting.
+
+Owns the shape of one, of what becomes of it, and the line in which they wait. Invariant: whoever takes a submission
+from the line settles it or puts it back; a sender that has left meanwhile changes nothing about the event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from relay.domain.envelope import Envelope
+from relay.web.problems import Problem
+
+
+class Stored(NamedTuple):
+    """The event is durable; `body` is its 202."""
+
+    body: bytes
+
+
+class Replayed(NamedTuple):
+    """An earlier request of that name stored it; `body` is that one's 202."""
+
+    body: bytes
+
+
+Outcome = Stored | Replayed | Problem
+
+
+def _future() -> asyncio.Future[Outcome]:
+    return asyncio.get_running_loop().create_future()
+
+
+@dataclass(slots=True, eq=False)
+class Submission:
+    """An accepted event. `key` and `fingerprint` are None where its sender did not name the request.
+
+    `accepted_at` is in seconds of the process's monotonic clock.
+    """
+
+    envelope: Envelope
+    key: str | None
+    fingerprint: bytes | None
+    accepted_at: float
+    outcome: asyncio.Future[Outcome] = field(default_factory=_future)
+
+    @property
+    def name(self) -> tuple[str, str, str] | None:
+        """What another submission must share to be the same request."""
+        return None if self.key is None else (self.envelope.tenant, self.envelope.source, self.key)
+
+    def settle(self, outcome: Outcome) -> None:
+        """Tell the sender, if it still waits."""
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
+
+
+class Line:
+    """Submissions in the order in which they are to be appended, with the bytes of their payloads."""
+
+    def __init__(self) -> None:
+        self._submissions: deque[Submission] = deque()
+        self.payload_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._submissions)
+
+    def __iter__(self) -> Iterator[Submission]:
+        return iter(self._submissions)
+
+    def join(self, submission: Submission) -> None:
+        """Stand at the end."""
+        self._submissions.append(submission)
+        self.payload_bytes += len(submission.envelope.payload)
+
+    def take(self, count: int) -> list[Submission]:
+        """Take so many from the front."""
+        taken = [self._submissions.popleft() for _ in range(count)]
+        self.payload_bytes -= sum([len(submission.envelope.payload) for submission in taken])
+        return taken
+
+    def put_back(self, submissions: Sequence[Submission]) -> None:
+        """Put them in front again, in their order."""
+        self._submissions.extendleft(reversed(submissions))
+        self.payload_bytes += sum([len(submission.envelope.payload) for submission in submissions])

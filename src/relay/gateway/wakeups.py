@@ -1,0 +1,51 @@
+"""Telling dispatchers which lanes have something due.
+
+Owns the moment of it: after the append, apart from it, one call at a time. What becomes due meanwhile
+shares the next one. Invariant: a wake-up that fails delays a delivery until the next poll, and harms nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from uuid import UUID
+
+from relay.store.faults import StoreUnavailable
+from relay.store.wakeups import WakeupSender
+
+logger = logging.getLogger(__name__)
+
+
+class Wakeups:
+    """The wake-ups of one process."""
+
+    def __init__(self, sender: WakeupSender) -> None:
+        self._sender = sender
+        self._lanes: set[UUID] = set()
+        self._sending: asyncio.Task[None] | None = None
+
+    def announce(self, lanes: Iterable[UUID]) -> None:
+        """Have a wake-up sent that names these lanes, soon."""
+        self._lanes.update(lanes)
+        if self._lanes and self._sending is None:
+            self._sending = asyncio.create_task(self._send(), name="wake-ups")
+
+    async def _send(self) -> None:
+        try:
+            while self._lanes:
+                lanes, self._lanes = self._lanes, set()
+                await self._sender.send(lanes)
+        except StoreUnavailable as fault:
+            self._lanes.clear()
+            logger.warning("a wake-up was not sent, the poll will find what it named: %s", fault)
+        finally:
+            self._sending = None
+
+    async def finish(self, within: float) -> None:
+        """Wait for the wake-up that is under way, for `within` seconds, and end it then."""
+        if self._sending is not None:
+            _, unfinished = await asyncio.wait([self._sending], timeout=within)
+            for task in unfinished:
+                task.cancel()
+                await asyncio.wait([task])

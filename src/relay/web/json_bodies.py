@@ -1,0 +1,72 @@
+"""JSON as it comes in: the content types that count as JSON, and the faults of a text that is none.
+
+Owns what is the same for events and for calls. Invariant: what passes is UTF-8 without a byte order mark, and JSON by
+RFC 8259; nothing that is not raises anything but `Refused`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeVar
+
+import msgspec
+
+from relay.web.problems import ErrorCode, refuse
+
+T = TypeVar("T")
+
+LONGEST_CONTENT_TYPE = 255
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - the name that RFC 9110 gives to it
+_PARAMETER = rf"({_TOKEN})=({_TOKEN}|\"(?:[^\"\\]|\\.)*\")"
+_MEDIA_TYPE = re.compile(rf"({_TOKEN})/({_TOKEN})((?:[ \t]*;[ \t]*(?:{_PARAMETER})?)*)[ \t]*")
+_PARAMETERS = re.compile(_PARAMETER)
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@lru_cache(maxsize=256)
+def content_type_fault(value: bytes) -> str | None:
+    """What to do about a `Content-Type` where JSON in UTF-8 is wanted, None if it says just that.
+
+    JSON is `application/json` and every `…/…+json`; a charset may be named if it is UTF-8.
+    """
+    if len(value) > LONGEST_CONTENT_TYPE:
+        return f"a Content-Type has at most {LONGEST_CONTENT_TYPE} characters"
+    media = _MEDIA_TYPE.fullmatch(value.decode("latin-1"))
+    if media is None:
+        return "send JSON, with Content-Type: application/json"
+    kind, subtype = media[1].lower(), media[2].lower()
+    if not subtype.endswith("+json") and (kind, subtype) != ("application", "json"):
+        return "send JSON, with Content-Type: application/json"
+    for name, text in _PARAMETERS.findall(media[3]):
+        if name.lower() == "charset" and text.strip('"').lower() not in ("utf-8", "utf8"):
+            return "send JSON in UTF-8: leave the charset out, or name utf-8"
+    return None
+
+
+def decode_json(decode: Callable[[bytes], T], body: bytes) -> T:
+    """The body as a decoder of msgspec reads it. Raises `Refused` (`malformed`), and `ValidationError` of a decoder."""
+    check_utf8(body)
+    try:
+        return decode(body)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError as fault:
+        reason = str(fault).removeprefix("JSON is malformed: ")
+        raise refuse(ErrorCode.MALFORMED, f"the body is no JSON: {reason}") from None
+    except RecursionError:
+        raise refuse(ErrorCode.MALFORMED, "the body's JSON is nested too deeply") from None
+
+
+def check_utf8(body: bytes) -> None:
+    """Raises `Refused` (`malformed`) unless the bytes are UTF-8 text; decoders do not look at strings they skip."""
+    if body.isascii():
+        return
+    if body.startswith(_BYTE_ORDER_MARK):
+        raise refuse(ErrorCode.MALFORMED, "leave out the byte order mark: JSON begins with its first character")
+    try:
+        body.decode()
+    except UnicodeDecodeError as fault:
+        raise refuse(ErrorCode.MALFORMED, f"the body is not UTF-8: see byte {fault.start}") from None
