@@ -109,7 +109,7 @@ class Claimer:
     async def _rest(self) -> None:
         """Nothing is due in any lane: sleep until something may be."""
         self._emit(LoopSucceeded(Loop.CLAIMER))
-        seconds = await self._queue.seconds_to_next_due()
+        seconds = await self._queue.seconds_to_next_due(busy=self._flights.busy)
         poll = self._tuning.poll_seconds
         await self._alarm.wait(poll if seconds is None else min(max(seconds, 0.0), poll))
 

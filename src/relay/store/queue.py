@@ -89,7 +89,7 @@ class Queue:
         """
         async with self._records.transaction() as connection:
             rows = await connection.fetch(statements.text("record_outcomes"), *_columns(attempts))
-            for hold in sorted(holds, key=lambda each: each.endpoint_id):
+            for hold in sorted(holds, key=_lock_order):
                 await _hold(connection, hold)
         moved = {(row[0], row[1]) for row in rows if row[2]}
         outcomes = {row[0]: ReceiptOutcome(row[3]) for row in rows if row[2] and row[3] is not None}
@@ -119,11 +119,21 @@ class Queue:
         async with self._records.connection() as connection:
             return len(await connection.fetch(statements.text("bury_removed"), batch))
 
-    async def seconds_to_next_due(self) -> float | None:
-        """Seconds until the earliest pending delivery is due (negative: overdue), None if nothing is pending."""
+    async def seconds_to_next_due(self, *, busy: Mapping[UUID, int]) -> float | None:
+        """Seconds until the earliest lane has something to claim (negative: it has by now), None if none ever will.
+
+        `busy` is what `claim_due` takes: a lane that is full here is left out, since time alone does not open it. So a
+        claimer that found nothing can wait this long, and asks again at once only if something came due meanwhile.
+        """
         async with self._claims.connection() as connection:
-            seconds: float | None = await connection.fetchval(statements.text("next_due"))
+            seconds: float | None = await connection.fetchval(
+                statements.text("next_due"), list(busy.keys()), list(busy.values())
+            )
         return seconds
+
+
+def _lock_order(hold: LaneHold) -> tuple[UUID, bool]:
+    return hold.endpoint_id, hold.seconds is None
 
 
 async def _hold(connection: Connection, hold: LaneHold) -> None:

@@ -7,7 +7,9 @@
 -- Rotates: visits lanes after the given endpoint, at most 64 open and 512 in all, takes from each its share of the batch
 -- in due order, and leases the rows under the token. A closed lane is passed over, not claimed and put back. Always
 -- answers at least one row: `last_endpoint` is where the next claim goes on, null when the lanes have been seen to
--- their end; the other columns are null where nothing was due.
+-- their end; the other columns are null where nothing was due. A batch that was full before the last of the visited
+-- lanes got its share goes on behind the lane that filled it: else the lanes that were left out would be left out again
+-- in each round.
 with recursive lane as (
     select $1::uuid as endpoint_id, false as open, 0 as room, 0 as visits, 0 as opens
     union all
@@ -39,7 +41,7 @@ with recursive lane as (
            greatest(ceil($2::double precision / greatest(max(l.opens), 1)), 1)::integer as share
     from lane l
 ), picked as (
-    select d.id
+    select d.id, l.endpoint_id, l.visits
     from scan s
     cross join lane l
     cross join lateral (
@@ -50,6 +52,12 @@ with recursive lane as (
     ) d
     where l.open
     limit $2
+), filled as (
+    -- the lane at which the batch was full, if it was not the last one
+    select p.endpoint_id from picked p
+    where (select count(*) from picked) >= $2 and p.visits < (select max(l.visits) from lane l)
+      and p.visits = (select max(p1.visits) from picked p1)
+    limit 1
 ), claimed as (
     update deliveries d
     set status = 'in_flight', lease_token = $3, lease_until = now() + $4 * interval '1 second', claimed_at = now(),
@@ -59,7 +67,8 @@ with recursive lane as (
     returning d.id, d.receipt_id, d.endpoint_id, d.journal_day, d.attempts, d.generation, d.generation_attempts,
               extract(epoch from now() - d.generation_started_at)::double precision as generation_age, d.claimed_at
 )
-select s.last_endpoint, c.id, c.receipt_id, c.endpoint_id, e.revision,
+select coalesce((select f.endpoint_id from filled f), s.last_endpoint) as last_endpoint,
+       c.id, c.receipt_id, c.endpoint_id, e.revision,
        coalesce(e.previous_secret_expires_at > now(), false) as sign_with_previous,
        c.attempts, c.generation, c.generation_attempts, c.generation_age, c.claimed_at,
        j.event_id, j.type, j.received_at, j.partition, j.number, j.content_type, j.payload, j.payload_sha256,
@@ -76,8 +85,10 @@ left join lateral (
 ) j on true;
 
 -- name: record_outcomes
--- parameters: the arrays of the function
--- index: deliveries_pkey, receipts_pkey
+-- parameters: delivery[], token[], receipt[], claimed_at[], attempt[], generation[], class[], move[], delay[],
+--             dead_reason[], reason[], status_code[], error_class[], snippet[], wait_ms[], connect_ms[], send_ms[],
+--             first_byte_ms[], total_ms[], display_url[]
+-- index: deliveries_pkey, receipts_pkey, delivery_attempts_pkey
 -- fenced: lease_token is compared in record_outcomes
 select * from record_outcomes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20);
 
@@ -95,7 +106,8 @@ update deliveries d
 set status = 'pending', lease_token = null, lease_until = null,
     attempts = d.attempts - 1, generation_attempts = d.generation_attempts - 1,
     generation_started_at = case when d.generation_attempts > 1 then d.generation_started_at end,
-    due_at = case when $3 > 0 then now() + $3 * interval '1 second' else d.due_at end
+    due_at = case when $3::double precision > 0 then now() + $3::double precision * interval '1 second'
+                  else d.due_at end
 from unnest($1::uuid[], $2::uuid[]) as o (delivery, token)
 where d.id = o.delivery and d.lease_token = o.token and d.id in (select h.id from held h)
 returning d.id;
@@ -136,10 +148,10 @@ where d.id = any (array(select o.id from owed o)) and d.status = 'pending'
 returning d.id, d.endpoint_id;
 
 -- name: next_due
--- parameters:
+-- parameters: busy_endpoints uuid[], busy_counts integer[]
 -- index: deliveries_pending
--- Not used to claim; answers how many seconds from now the earliest pending delivery of an active lane is due, among
--- the first 512 lanes, null if there is none.
+-- Not used to claim; answers how many seconds from now the earliest of the first 512 lanes has something that can be
+-- claimed, null if there is none. A hold is waited for; a lane that is full here opens when something lands.
 with recursive lane as (
     (select d.endpoint_id, d.due_at, 1 as visits from deliveries d where d.status = 'pending'
      order by d.endpoint_id, d.due_at limit 1)
@@ -152,6 +164,9 @@ with recursive lane as (
     ) n
     where l.visits < 512
 )
-select extract(epoch from min(l.due_at) - now())::double precision as seconds
-from lane l join endpoints e on e.id = l.endpoint_id
-where e.status = 'active' and e.removed_at is null;
+select extract(epoch from min(greatest(l.due_at, s.held_until)) - now())::double precision as seconds
+from lane l
+join endpoints e on e.id = l.endpoint_id
+join endpoint_state s on s.endpoint_id = l.endpoint_id
+left join unnest($1::uuid[], $2::integer[]) as b (id, busy) on b.id = l.endpoint_id
+where e.status = 'active' and e.removed_at is null and e.max_in_flight > coalesce(b.busy, 0);
