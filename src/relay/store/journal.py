@@ -85,18 +85,17 @@ class Journal:
         """Append a group; answers one result per event, in order.
 
         No two events of a group may bear the same tenant, source and key. Raises `StaleSnapshot` if `versions` are not
-        the newest, `StoreUnavailable` if the database did not answer (then the events may or may not be durable).
+        the newest, `StoreUnavailable` if the database did not answer (then the events may or may not be durable),
+        `StoreBusy` and `StoreRefused` if it refused (then none of them is).
         """
         arguments = _arguments(versions, self._key_retention_seconds, group)
         async with self._database.connection() as connection:
             rows = await connection.fetch(statements.text("append_events"), *arguments)
-        if len(rows) != len(group):
-            # one row `stale`, or a key that was pruned between being found taken and being read
+        if rows and rows[0]["ordinal"] == 0:
             raise StaleSnapshot
+        assert len(rows) == len(group), "a key that was found taken stays locked until its row is read"
         results: list[Appended] = [_UNSET] * len(group)
         for ordinal, result, number, head, tail in rows:
-            if ordinal == 0:
-                raise StaleSnapshot
             results[ordinal - 1] = _appended(group[ordinal - 1].partition, result, number, head, tail)
         return results
 
@@ -104,9 +103,10 @@ class Journal:
 _UNSET = Appended(AppendResult.CONFLICT, None, None)
 
 
-def _appended(partition: int, result: str, number: int, head: bytes | None, tail: bytes | None) -> Appended:
+def _appended(partition: int, result: str, number: int | None, head: bytes | None, tail: bytes | None) -> Appended:
     if result == AppendResult.CONFLICT:
         return _UNSET
+    assert number is not None, "a day that a living key points to is not dropped"
     position = JournalPosition(partition, number)
     answer = None if head is None or tail is None else head + str(position).encode() + tail
     return Appended(AppendResult(result), position, answer)

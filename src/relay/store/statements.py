@@ -13,6 +13,7 @@ from functools import cache
 from importlib.resources import files
 
 _NAME = re.compile(r"^-- name: ([a-z_]+)$", re.MULTILINE)
+_PARAMETERS = re.compile(r"^-- parameters:((?:.|\n-- )*?)\n-- index:", re.MULTILINE)
 _INDEX = re.compile(r"^-- index: (.+)$", re.MULTILINE)
 _FENCED = re.compile(r"^-- fenced", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
@@ -20,24 +21,39 @@ _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One named statement: `indexes` are those it counts on, `fenced` marks a write after a claim."""
+    """One named statement: `parameters` describe $1, $2 and so on, `indexes` are those it counts on, `fenced` marks a
+    write after a claim.
+    """
 
     name: str
     text: str
+    parameters: tuple[str, ...]
     indexes: tuple[str, ...]
     fenced: bool
 
 
 def parse(source: str) -> list[Statement]:
-    """Split the text of a `.sql` file into its statements, in order."""
+    """Split the text of a `.sql` file into its statements, in order. Raises `ValueError` for one without its lines."""
     parts = _NAME.split(source)[1:]
     return [_statement(name, body) for name, body in zip(parts[::2], parts[1::2], strict=True)]
 
 
 def _statement(name: str, body: str) -> Statement:
+    parameters = _PARAMETERS.search(body)
+    if parameters is None:
+        raise ValueError(f"the statement {name} does not say its parameters and indexes")
     index = _INDEX.search(body)
-    names = tuple(part.strip() for part in index[1].split(",")) if index else ()
-    return Statement(name, _COMMENT.sub("", body).strip().rstrip(";"), names, bool(_FENCED.search(body)))
+    return Statement(
+        name=name,
+        text=_COMMENT.sub("", body).strip().rstrip(";"),
+        parameters=_listed(parameters[1].replace("\n--", " ")),
+        indexes=_listed(index[1]) if index else (),
+        fenced=bool(_FENCED.search(body)),
+    )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 @cache

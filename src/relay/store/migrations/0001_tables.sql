@@ -238,7 +238,9 @@ create table heartbeats (
 ) with (fillfactor = 50);
 
 -- Make the day partitions of a table from yesterday to so many days ahead. A partition is made apart and then attached,
--- since CREATE TABLE … PARTITION OF would lock the parent against everyone.
+-- since CREATE TABLE … PARTITION OF would lock the parent against everyone. Rows of the day that fell into the default
+-- partition meanwhile move along: the default partition is locked (attaching does that anyway) before it is looked at.
+-- Callers take turns.
 create function ensure_day_partitions(parent text, days_ahead integer) returns integer
 language plpgsql as $$
 declare
@@ -249,10 +251,16 @@ declare
     key_column text := case parent when 'journal' then 'day' else 'at' end;
     cast_to text := case parent when 'journal' then '' else ' 00:00:00+00' end;
 begin
+    perform pg_advisory_xact_lock(hashtext('ensure_day_partitions'), hashtext(parent));
     for day in select generate_series(today - 1, today + days_ahead, interval '1 day')::date loop
         child := parent || '_' || to_char(day, 'YYYYMMDD');
         continue when to_regclass(child) is not null;
         execute format('create table %I (like %I including all)', child, parent);
+        execute format('lock table %I in access exclusive mode', parent || '_default');
+        execute format(
+            'with fallen as (delete from %1$I where %2$I >= %3$L and %2$I < %4$L returning *)'
+            ' insert into %5$I select * from fallen',
+            parent || '_default', key_column, day || cast_to, (day + 1) || cast_to, child);
         execute format('alter table %I attach partition %I for values from (%L) to (%L)',
             parent, child, day || cast_to, (day + 1) || cast_to);
         made := made + 1;

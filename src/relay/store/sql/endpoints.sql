@@ -84,21 +84,23 @@ returning e.id;
 -- name: destinations
 -- parameters: ids uuid[]
 -- index: endpoints_pkey
--- For the dispatcher, which sends for all tenants.
+-- For the dispatcher, which sends for all tenants. A previous secret whose overlap is over is left out: the key that
+-- it was encrypted under may be gone by then.
 select e.id, e.revision, e.name, e.url, e.transport::text as transport, e.signature::text as signature,
        e.ack::text as ack, e.headers, e.retry, e.timeout_seconds, e.secret_id, s.ciphertext,
-       e.previous_secret_id, p.ciphertext as previous_ciphertext
+       p.id as previous_secret_id, p.ciphertext as previous_ciphertext
 from endpoints e
 join secrets s on s.id = e.secret_id
-left join secrets p on p.id = e.previous_secret_id
+left join secrets p on p.id = e.previous_secret_id and e.previous_secret_expires_at > now()
 where e.id = any ($1::uuid[]);
 
 -- name: hold_lane
 -- parameters: endpoint uuid, seconds, reason
 -- index: endpoint_state_pkey
+-- A hold that lasts longer already stays, with its reason.
 update endpoint_state
-set held_until = greatest(held_until, now() + $2 * interval '1 second'), held_reason = $3
-where endpoint_id = $1;
+set held_until = now() + $2 * interval '1 second', held_reason = $3
+where endpoint_id = $1 and (held_until is null or held_until < now() + $2 * interval '1 second');
 
 -- name: disable_endpoint
 -- parameters: endpoint uuid, reason

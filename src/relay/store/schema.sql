@@ -1,0 +1,613 @@
+-- What the migrations produce, in order of kind and name. Written by `make schema`, compared by a test, never run.
+-- Day partitions are left out: there is one of each kind per UTC day.
+
+CREATE TYPE public.ack_mode AS ENUM (
+    'response',
+    'explicit'
+);
+
+CREATE TYPE public.breaker_status AS ENUM (
+    'closed',
+    'open',
+    'half_open'
+);
+
+CREATE TYPE public.dead_reason AS ENUM (
+    'exhausted',
+    'permanent_failure',
+    'refused',
+    'no_route',
+    'too_large',
+    'endpoint_removed'
+);
+
+CREATE TYPE public.delivery_status AS ENUM (
+    'pending',
+    'in_flight',
+    'delivered',
+    'dead',
+    'void'
+);
+
+CREATE TYPE public.endpoint_status AS ENUM (
+    'active',
+    'paused',
+    'disabled'
+);
+
+CREATE TYPE public.outcome_class AS ENUM (
+    'success',
+    'retryable',
+    'permanent',
+    'deferred'
+);
+
+CREATE TYPE public.receipt_outcome AS ENUM (
+    'delivered',
+    'delivered_after_redrive',
+    'closed_incomplete',
+    'expired'
+);
+
+CREATE TYPE public.signature_profile AS ENUM (
+    'relay',
+    'standard',
+    'stripe',
+    'github',
+    'none'
+);
+
+CREATE TYPE public.transport AS ENUM (
+    'http',
+    'telegram',
+    'discord'
+);
+
+CREATE FUNCTION public.append_events(p_rules bigint, p_credentials bigint, p_schemas bigint, p_key_seconds double precision, e_receipt uuid[], e_day date[], e_partition smallint[], e_tenant text[], e_source text[], e_event_id text[], e_type text[], e_schema text[], e_received timestamp with time zone[], e_content_type text[], e_payload bytea[], e_sha256 bytea[], e_forwarded text[], e_hops smallint[], e_checked_us integer[], e_assigned_us integer[], e_fanout integer[], k_key text[], k_fingerprint bytea[], k_head bytea[], k_tail bytea[], d_event integer[], d_id uuid[], d_receipt uuid[], d_endpoint uuid[]) RETURNS TABLE(ordinal integer, result text, number bigint, answer_head bytea, answer_tail bytea)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    taken integer[] := '{}';
+    firsts bigint[] := array_fill(0::bigint, array[16]);
+    numbers bigint[];
+    first bigint;
+    head record;
+begin
+    if not exists (select from versions v
+                   where v.rules = p_rules and v.credentials = p_credentials and v.schemas = p_schemas) then
+        return query select 0, 'stale'::text, null::bigint, null::bytea, null::bytea;
+        return;
+    end if;
+
+    if array_length(array_remove(k_key, null), 1) > 0 then
+        with wanted as materialized (
+            select k.o::integer as o, k.tenant, k.source, k.key, k.fingerprint, k.receipt, k.day, k.head, k.tail
+            from unnest(e_tenant, e_source, k_key, k_fingerprint, e_receipt, e_day, k_head, k_tail) with ordinality
+                as k (tenant, source, key, fingerprint, receipt, day, head, tail, o)
+            where k.key is not null
+            order by k.tenant, k.source, k.key
+        ), claimed as (
+            insert into idempotency_keys as i
+                (tenant, source, key, fingerprint, receipt_id, journal_day, answer_head, answer_tail, expires_at)
+            select w.tenant, w.source, w.key, w.fingerprint, w.receipt, w.day, w.head, w.tail,
+                   now() + p_key_seconds * interval '1 second'
+            from wanted w order by w.tenant, w.source, w.key
+            on conflict (tenant, source, key) do update
+                set fingerprint = excluded.fingerprint, receipt_id = excluded.receipt_id,
+                    journal_day = excluded.journal_day, answer_head = excluded.answer_head,
+                    answer_tail = excluded.answer_tail, expires_at = excluded.expires_at
+                where i.expires_at <= now()
+            returning i.receipt_id
+        )
+        select coalesce(array_agg(w.o), '{}') into taken
+        from wanted w where not exists (select from claimed c where c.receipt_id = w.receipt);
+
+        if taken <> '{}' then
+            return query
+                select w.o::integer, case when i.fingerprint = w.fingerprint then 'replayed' else 'conflict' end,
+                       j.number, i.answer_head, i.answer_tail
+                from unnest(e_tenant, e_source, k_key, k_fingerprint) with ordinality
+                    as w (tenant, source, key, fingerprint, o)
+                join idempotency_keys i on i.tenant = w.tenant and i.source = w.source and i.key = w.key
+                left join journal j on j.day = i.journal_day and j.receipt_id = i.receipt_id
+                where w.o = any (taken);
+            if cardinality(taken) = cardinality(e_receipt) then
+                return;
+            end if;
+        end if;
+    end if;
+
+    insert into deliveries (id, receipt_id, endpoint_id, tenant, journal_day, due_at)
+    select d.id, d.receipt, d.endpoint, e.tenant, e.day, now()
+    from unnest(d_event, d_id, d_receipt, d_endpoint) as d (event, id, receipt, endpoint)
+    join unnest(e_tenant, e_day) with ordinality as e (tenant, day, o) on e.o = d.event
+    where e.o <> all (taken);
+
+    insert into receipts (id, tenant, journal_day, event_id, type, rules_version, expected, reason)
+    select e.receipt, e.tenant, e.day, e.event_id, e.type, p_rules, e.fanout,
+           case when e.fanout = 0 then 'no_route'::dead_reason end
+    from unnest(e_receipt, e_tenant, e_day, e_event_id, e_type, e_fanout) with ordinality
+        as e (receipt, tenant, day, event_id, type, fanout, o)
+    where e.o <> all (taken);
+
+    for head in
+        select e.partition, count(*) as events
+        from unnest(e_partition) with ordinality as e (partition, o)
+        where e.o <> all (taken) group by e.partition order by e.partition
+    loop
+        update journal_heads h set next_number = h.next_number + head.events
+        where h.partition = head.partition
+        returning h.next_number - head.events into first;
+        firsts[head.partition + 1] := first;
+    end loop;
+
+    select array_agg(case when e.o <> all (taken) then firsts[e.partition + 1] + e.place - 1 end order by e.o)
+    into numbers
+    from (select x.o, x.partition,
+                 count(*) filter (where x.o <> all (taken)) over (partition by x.partition order by x.o) as place
+          from unnest(e_partition) with ordinality as x (partition, o)) e;
+
+    insert into journal (day, receipt_id, partition, number, tenant, source, event_id, type, schema, received_at,
+                         content_type, payload, payload_sha256, forwarded, hops, checked_us, assigned_us)
+    select e.day, e.receipt, e.partition, e.number, e.tenant, e.source, e.event_id, e.type, e.schema, e.received,
+           e.content_type, e.payload, e.sha256, e.forwarded::jsonb, e.hops, e.checked_us, e.assigned_us
+    from unnest(e_receipt, e_day, e_partition, numbers, e_tenant, e_source, e_event_id, e_type, e_schema, e_received,
+                e_content_type, e_payload, e_sha256, e_forwarded, e_hops, e_checked_us, e_assigned_us)
+        as e (receipt, day, partition, number, tenant, source, event_id, type, schema, received,
+              content_type, payload, sha256, forwarded, hops, checked_us, assigned_us)
+    where e.number is not null;
+
+    return query
+        select n.o::integer, 'appended'::text, n.number, null::bytea, null::bytea
+        from unnest(numbers) with ordinality as n (number, o) where n.number is not null;
+end $$;
+
+CREATE FUNCTION public.ensure_day_partitions(parent text, days_ahead integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $_$
+declare
+    day date;
+    child text;
+    made integer := 0;
+    today date := (now() at time zone 'UTC')::date;
+    key_column text := case parent when 'journal' then 'day' else 'at' end;
+    cast_to text := case parent when 'journal' then '' else ' 00:00:00+00' end;
+begin
+    perform pg_advisory_xact_lock(hashtext('ensure_day_partitions'), hashtext(parent));
+    for day in select generate_series(today - 1, today + days_ahead, interval '1 day')::date loop
+        child := parent || '_' || to_char(day, 'YYYYMMDD');
+        continue when to_regclass(child) is not null;
+        execute format('create table %I (like %I including all)', child, parent);
+        execute format('lock table %I in access exclusive mode', parent || '_default');
+        execute format(
+            'with fallen as (delete from %1$I where %2$I >= %3$L and %2$I < %4$L returning *)'
+            ' insert into %5$I select * from fallen',
+            parent || '_default', key_column, day || cast_to, (day + 1) || cast_to, child);
+        execute format('alter table %I attach partition %I for values from (%L) to (%L)',
+            parent, child, day || cast_to, (day + 1) || cast_to);
+        made := made + 1;
+    end loop;
+    return made;
+end $_$;
+
+CREATE FUNCTION public.record_outcomes(o_delivery uuid[], o_token uuid[], o_receipt uuid[], o_claimed_at timestamp with time zone[], o_attempt integer[], o_generation integer[], o_class text[], o_move text[], o_delay double precision[], o_dead_reason text[], o_reason text[], o_status_code smallint[], o_error_class text[], o_snippet text[], o_wait_ms real[], o_connect_ms real[], o_send_ms real[], o_first_byte_ms real[], o_total_ms real[], o_display_url text[]) RETURNS TABLE(delivery_id uuid, lease_token uuid, moved boolean, outcome public.receipt_outcome)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    held uuid[];
+    held_tokens uuid[];
+    acked_receipts uuid[];
+    closed_receipts uuid[];
+    closed_outcomes receipt_outcome[];
+begin
+    -- held: the deliveries that still bear their claim's token, locked in id order
+    select array_agg(l.id), array_agg(l.lease_token) into held, held_tokens from (
+        select d.id, d.lease_token from unnest(o_delivery, o_token) as o (delivery, token)
+        join deliveries d on d.id = o.delivery and d.lease_token = o.token
+        order by d.id for no key update of d
+    ) l;
+
+    with moved as (
+        update deliveries d
+        set status = case o.move when 'ack' then 'delivered' when 'receive' then 'in_flight'
+                                 when 'retry' then 'pending' else 'dead' end::delivery_status,
+            lease_token = null, lease_until = null,
+            due_at = case when o.move = 'retry' then now() + o.delay * interval '1 second' else d.due_at end,
+            received_at = case when o.move = 'receive' then now() end,
+            acked_at = case when o.move = 'ack' then now() end,
+            dead_at = case when o.move = 'bury' then now() end,
+            dead_reason = o.dead_reason::dead_reason,
+            last_error = case when o.move in ('ack', 'receive') then d.last_error else o.reason end
+        from unnest(o_delivery, o_token, o_move, o_delay, o_dead_reason, o_reason)
+            as o (delivery, token, move, delay, dead_reason, reason)
+        where d.id = o.delivery and d.id = any (held) and d.lease_token = o.token
+        returning d.receipt_id, o.move
+    )
+    select array_agg(m.receipt_id) filter (where m.move = 'ack') into acked_receipts from moved m;
+
+    insert into delivery_attempts (delivery_id, at, lease_token, attempt, generation, outcome_class, reason,
+                                   status_code, error_class, snippet, wait_ms, connect_ms, send_ms, first_byte_ms,
+                                   total_ms, display_url)
+    select o.delivery, o.claimed_at + o.wait_ms * interval '1 millisecond', o.token, o.attempt, o.generation,
+           o.class::outcome_class, o.reason, o.status_code, o.error_class, o.snippet, o.wait_ms, o.connect_ms,
+           o.send_ms, o.first_byte_ms, o.total_ms, o.display_url
+    from unnest(o_delivery, o_claimed_at, o_token, o_attempt, o_generation, o_class, o_reason, o_status_code,
+                o_error_class, o_snippet, o_wait_ms, o_connect_ms, o_send_ms, o_first_byte_ms, o_total_ms,
+                o_display_url)
+        as o (delivery, claimed_at, token, attempt, generation, class, reason, status_code, error_class, snippet,
+              wait_ms, connect_ms, send_ms, first_byte_ms, total_ms, display_url)
+    on conflict do nothing;
+
+    if acked_receipts is not null then
+        perform from receipts r where r.id = any (acked_receipts) order by r.id for no key update;
+        with progressed as (
+            update receipts r
+            set acked = r.acked + a.acks,
+                outcome = case when r.acked + a.acks + r.discarded < r.expected then null
+                               when r.discarded > 0 then 'closed_incomplete'
+                               when r.redriven then 'delivered_after_redrive'
+                               else 'delivered' end::receipt_outcome,
+                closed_at = case when r.acked + a.acks + r.discarded >= r.expected then now() end
+            from (select x.id, count(*)::integer as acks from unnest(acked_receipts) as x (id) group by x.id) a
+            where r.id = a.id
+            returning r.id, r.outcome
+        )
+        select array_agg(p.id), array_agg(p.outcome) into closed_receipts, closed_outcomes
+        from progressed p where p.outcome is not null;
+    end if;
+
+    return query
+        select o.delivery, o.token, h.id is not null, c.outcome
+        from unnest(o_delivery, o_token, o_receipt) as o (delivery, token, receipt)
+        left join unnest(held, held_tokens) as h (id, token) on h.id = o.delivery and h.token = o.token
+        left join unnest(closed_receipts, closed_outcomes) as c (receipt, outcome) on c.receipt = o.receipt;
+end $$;
+
+CREATE TABLE public.deliveries (
+    id uuid NOT NULL,
+    receipt_id uuid NOT NULL,
+    endpoint_id uuid NOT NULL,
+    tenant text NOT NULL,
+    journal_day date NOT NULL,
+    status public.delivery_status DEFAULT 'pending'::public.delivery_status NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    generation integer DEFAULT 0 NOT NULL,
+    generation_attempts integer DEFAULT 0 NOT NULL,
+    generation_started_at timestamp with time zone,
+    lease_token uuid,
+    lease_until timestamp with time zone,
+    claimed_at timestamp with time zone,
+    received_at timestamp with time zone,
+    acked_at timestamp with time zone,
+    dead_at timestamp with time zone,
+    dead_reason public.dead_reason,
+    last_error text,
+    announced_at timestamp with time zone,
+    CONSTRAINT deliveries_check CHECK (((status <> 'in_flight'::public.delivery_status) OR (lease_token IS NOT NULL) OR (received_at IS NOT NULL))),
+    CONSTRAINT deliveries_check1 CHECK (((status = 'in_flight'::public.delivery_status) OR (lease_token IS NULL))),
+    CONSTRAINT deliveries_check2 CHECK (((status = 'delivered'::public.delivery_status) = (acked_at IS NOT NULL))),
+    CONSTRAINT deliveries_check3 CHECK (((status = 'dead'::public.delivery_status) = (dead_reason IS NOT NULL)))
+)
+WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_insert_scale_factor='0.2', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.1', autovacuum_analyze_threshold='5000');
+
+CREATE TABLE public.delivery_attempts (
+    delivery_id uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    lease_token uuid NOT NULL,
+    attempt integer NOT NULL,
+    generation integer NOT NULL,
+    outcome_class public.outcome_class NOT NULL,
+    reason text,
+    deferred_for_ms integer,
+    status_code smallint,
+    error_class text,
+    snippet text,
+    wait_ms real,
+    connect_ms real,
+    send_ms real,
+    first_byte_ms real,
+    total_ms real,
+    display_url text
+)
+PARTITION BY RANGE (at);
+
+CREATE TABLE public.delivery_attempts_default (
+    delivery_id uuid CONSTRAINT delivery_attempts_delivery_id_not_null NOT NULL,
+    at timestamp with time zone CONSTRAINT delivery_attempts_at_not_null NOT NULL,
+    lease_token uuid CONSTRAINT delivery_attempts_lease_token_not_null NOT NULL,
+    attempt integer CONSTRAINT delivery_attempts_attempt_not_null NOT NULL,
+    generation integer CONSTRAINT delivery_attempts_generation_not_null NOT NULL,
+    outcome_class public.outcome_class CONSTRAINT delivery_attempts_outcome_class_not_null NOT NULL,
+    reason text,
+    deferred_for_ms integer,
+    status_code smallint,
+    error_class text,
+    snippet text,
+    wait_ms real,
+    connect_ms real,
+    send_ms real,
+    first_byte_ms real,
+    total_ms real,
+    display_url text
+);
+
+CREATE TABLE public.endpoint_state (
+    endpoint_id uuid NOT NULL,
+    breaker public.breaker_status DEFAULT 'closed'::public.breaker_status NOT NULL,
+    failures integer DEFAULT 0 NOT NULL,
+    trips integer DEFAULT 0 NOT NULL,
+    opened_at timestamp with time zone,
+    cooldown_until timestamp with time zone,
+    probe_token uuid,
+    probe_until timestamp with time zone,
+    tokens double precision,
+    tokens_at timestamp with time zone,
+    held_until timestamp with time zone,
+    held_reason text,
+    found_closed_at timestamp with time zone,
+    found_closed_reason text
+)
+WITH (fillfactor='50');
+
+CREATE TABLE public.endpoints (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    url text NOT NULL,
+    transport public.transport DEFAULT 'http'::public.transport NOT NULL,
+    event_types text[] NOT NULL,
+    rate_per_second double precision NOT NULL,
+    burst integer NOT NULL,
+    max_in_flight integer NOT NULL,
+    timeout_seconds double precision,
+    retry jsonb,
+    ack public.ack_mode DEFAULT 'response'::public.ack_mode NOT NULL,
+    signature public.signature_profile DEFAULT 'relay'::public.signature_profile NOT NULL,
+    headers jsonb DEFAULT '{}'::jsonb NOT NULL,
+    status public.endpoint_status DEFAULT 'active'::public.endpoint_status NOT NULL,
+    status_reason text,
+    secret_id uuid NOT NULL,
+    previous_secret_id uuid,
+    previous_secret_expires_at timestamp with time zone,
+    revision bigint DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    removed_at timestamp with time zone,
+    CONSTRAINT endpoints_burst_check CHECK (((burst >= 1) AND (burst <= 100000))),
+    CONSTRAINT endpoints_check CHECK (((previous_secret_id IS NULL) = (previous_secret_expires_at IS NULL))),
+    CONSTRAINT endpoints_event_types_check CHECK ((cardinality(event_types) > 0)),
+    CONSTRAINT endpoints_max_in_flight_check CHECK ((max_in_flight > 0)),
+    CONSTRAINT endpoints_name_check CHECK ((name <> ''::text)),
+    CONSTRAINT endpoints_rate_per_second_check CHECK (((rate_per_second > (0)::double precision) AND (rate_per_second <= (100000)::double precision))),
+    CONSTRAINT endpoints_timeout_seconds_check CHECK ((timeout_seconds > (0)::double precision))
+);
+
+CREATE TABLE public.heartbeats (
+    process uuid NOT NULL,
+    kind text NOT NULL,
+    reported_at timestamp with time zone NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE public.idempotency_keys (
+    tenant text NOT NULL,
+    source text NOT NULL,
+    key text NOT NULL,
+    fingerprint bytea NOT NULL,
+    receipt_id uuid NOT NULL,
+    journal_day date NOT NULL,
+    answer_head bytea NOT NULL,
+    answer_tail bytea NOT NULL,
+    expires_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE public.journal (
+    day date NOT NULL,
+    receipt_id uuid NOT NULL,
+    partition smallint NOT NULL,
+    number bigint NOT NULL,
+    tenant text NOT NULL,
+    source text NOT NULL,
+    event_id text NOT NULL,
+    type text NOT NULL,
+    schema text,
+    received_at timestamp with time zone NOT NULL,
+    content_type text NOT NULL,
+    payload bytea NOT NULL,
+    payload_sha256 bytea NOT NULL,
+    forwarded jsonb,
+    hops smallint NOT NULL,
+    checked_us integer NOT NULL,
+    assigned_us integer NOT NULL,
+    committed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+)
+PARTITION BY RANGE (day);
+
+CREATE TABLE public.journal_default (
+    day date CONSTRAINT journal_day_not_null NOT NULL,
+    receipt_id uuid CONSTRAINT journal_receipt_id_not_null NOT NULL,
+    partition smallint CONSTRAINT journal_partition_not_null NOT NULL,
+    number bigint CONSTRAINT journal_number_not_null NOT NULL,
+    tenant text CONSTRAINT journal_tenant_not_null NOT NULL,
+    source text CONSTRAINT journal_source_not_null NOT NULL,
+    event_id text CONSTRAINT journal_event_id_not_null NOT NULL,
+    type text CONSTRAINT journal_type_not_null NOT NULL,
+    schema text,
+    received_at timestamp with time zone CONSTRAINT journal_received_at_not_null NOT NULL,
+    content_type text CONSTRAINT journal_content_type_not_null NOT NULL,
+    payload bytea CONSTRAINT journal_payload_not_null NOT NULL,
+    payload_sha256 bytea CONSTRAINT journal_payload_sha256_not_null NOT NULL,
+    forwarded jsonb,
+    hops smallint CONSTRAINT journal_hops_not_null NOT NULL,
+    checked_us integer CONSTRAINT journal_checked_us_not_null NOT NULL,
+    assigned_us integer CONSTRAINT journal_assigned_us_not_null NOT NULL,
+    committed_at timestamp with time zone DEFAULT clock_timestamp() CONSTRAINT journal_committed_at_not_null NOT NULL
+);
+
+CREATE TABLE public.journal_heads (
+    partition smallint NOT NULL,
+    next_number bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT journal_heads_partition_check CHECK (((partition >= 0) AND (partition <= 15)))
+)
+WITH (fillfactor='10');
+
+CREATE TABLE public.receipts (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    journal_day date NOT NULL,
+    event_id text NOT NULL,
+    type text NOT NULL,
+    rules_version bigint NOT NULL,
+    expected integer NOT NULL,
+    acked integer DEFAULT 0 NOT NULL,
+    discarded integer DEFAULT 0 NOT NULL,
+    redriven boolean DEFAULT false NOT NULL,
+    reason public.dead_reason,
+    outcome public.receipt_outcome,
+    closed_at timestamp with time zone,
+    CONSTRAINT receipts_check CHECK (((acked + discarded) <= GREATEST(expected, 1))),
+    CONSTRAINT receipts_check1 CHECK (((outcome IS NULL) = (closed_at IS NULL)))
+)
+WITH (fillfactor='80');
+
+CREATE TABLE public.schema_migrations (
+    number integer NOT NULL,
+    name text NOT NULL,
+    sha256 bytea NOT NULL,
+    applied_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+CREATE TABLE public.secrets (
+    id uuid NOT NULL,
+    ciphertext bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+CREATE TABLE public.sources (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    tenant text NOT NULL,
+    auth text[] DEFAULT '{}'::text[] NOT NULL,
+    certificate_subject text,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT sources_name_check CHECK ((name <> ''::text))
+);
+
+CREATE TABLE public.tenants (
+    id text NOT NULL,
+    name text NOT NULL,
+    partition smallint NOT NULL,
+    strict_schemas boolean DEFAULT false NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT tenants_id_check CHECK ((id ~ '^acct_[A-Za-z0-9_-]{1,64}$'::text)),
+    CONSTRAINT tenants_name_check CHECK ((name <> ''::text)),
+    CONSTRAINT tenants_partition_check CHECK (((partition >= 0) AND (partition <= 15)))
+);
+
+CREATE TABLE public.versions (
+    singleton boolean DEFAULT true NOT NULL,
+    rules bigint NOT NULL,
+    credentials bigint NOT NULL,
+    schemas bigint NOT NULL,
+    CONSTRAINT versions_singleton_check CHECK (singleton)
+);
+
+ALTER TABLE ONLY public.delivery_attempts ATTACH PARTITION public.delivery_attempts_default DEFAULT;
+
+ALTER TABLE ONLY public.journal ATTACH PARTITION public.journal_default DEFAULT;
+
+ALTER TABLE ONLY public.deliveries
+    ADD CONSTRAINT deliveries_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.delivery_attempts
+    ADD CONSTRAINT delivery_attempts_pkey PRIMARY KEY (delivery_id, at, lease_token);
+
+ALTER TABLE ONLY public.delivery_attempts_default
+    ADD CONSTRAINT delivery_attempts_default_pkey PRIMARY KEY (delivery_id, at, lease_token);
+
+ALTER TABLE ONLY public.endpoint_state
+    ADD CONSTRAINT endpoint_state_pkey PRIMARY KEY (endpoint_id);
+
+ALTER TABLE ONLY public.endpoints
+    ADD CONSTRAINT endpoints_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.heartbeats
+    ADD CONSTRAINT heartbeats_pkey PRIMARY KEY (process);
+
+ALTER TABLE ONLY public.idempotency_keys
+    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, source, key);
+
+ALTER TABLE ONLY public.journal
+    ADD CONSTRAINT journal_day_partition_number_key UNIQUE (day, partition, number);
+
+ALTER TABLE ONLY public.journal
+    ADD CONSTRAINT journal_pkey PRIMARY KEY (day, receipt_id);
+
+ALTER TABLE ONLY public.journal_default
+    ADD CONSTRAINT journal_default_day_partition_number_key UNIQUE (day, partition, number);
+
+ALTER TABLE ONLY public.journal_default
+    ADD CONSTRAINT journal_default_pkey PRIMARY KEY (day, receipt_id);
+
+ALTER TABLE ONLY public.journal_heads
+    ADD CONSTRAINT journal_heads_pkey PRIMARY KEY (partition);
+
+ALTER TABLE ONLY public.receipts
+    ADD CONSTRAINT receipts_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.schema_migrations
+    ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (number);
+
+ALTER TABLE ONLY public.secrets
+    ADD CONSTRAINT secrets_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.sources
+    ADD CONSTRAINT sources_certificate_subject_key UNIQUE (certificate_subject);
+
+ALTER TABLE ONLY public.sources
+    ADD CONSTRAINT sources_name_key UNIQUE (name);
+
+ALTER TABLE ONLY public.sources
+    ADD CONSTRAINT sources_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.tenants
+    ADD CONSTRAINT tenants_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.versions
+    ADD CONSTRAINT versions_pkey PRIMARY KEY (singleton);
+
+CREATE INDEX deliveries_dead ON public.deliveries USING btree (tenant, dead_at, id) WHERE (status = 'dead'::public.delivery_status);
+
+CREATE INDEX deliveries_leased ON public.deliveries USING btree (lease_until) WHERE (status = 'in_flight'::public.delivery_status);
+
+CREATE INDEX deliveries_pending ON public.deliveries USING btree (endpoint_id, due_at) WHERE (status = 'pending'::public.delivery_status);
+
+CREATE UNIQUE INDEX endpoints_name ON public.endpoints USING btree (tenant, name) WHERE (removed_at IS NULL);
+
+CREATE INDEX endpoints_page ON public.endpoints USING btree (tenant, id) WHERE (removed_at IS NULL);
+
+CREATE INDEX idempotency_keys_expiry ON public.idempotency_keys USING btree (expires_at);
+
+ALTER INDEX public.delivery_attempts_pkey ATTACH PARTITION public.delivery_attempts_default_pkey;
+
+ALTER INDEX public.journal_day_partition_number_key ATTACH PARTITION public.journal_default_day_partition_number_key;
+
+ALTER INDEX public.journal_pkey ATTACH PARTITION public.journal_default_pkey;
+
+ALTER TABLE ONLY public.endpoint_state
+    ADD CONSTRAINT endpoint_state_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES public.endpoints(id);
+
+ALTER TABLE ONLY public.endpoints
+    ADD CONSTRAINT endpoints_previous_secret_id_fkey FOREIGN KEY (previous_secret_id) REFERENCES public.secrets(id);
+
+ALTER TABLE ONLY public.endpoints
+    ADD CONSTRAINT endpoints_secret_id_fkey FOREIGN KEY (secret_id) REFERENCES public.secrets(id);
+
+ALTER TABLE ONLY public.endpoints
+    ADD CONSTRAINT endpoints_tenant_fkey FOREIGN KEY (tenant) REFERENCES public.tenants(id);
+
+ALTER TABLE ONLY public.sources
+    ADD CONSTRAINT sources_tenant_fkey FOREIGN KEY (tenant) REFERENCES public.tenants(id);
