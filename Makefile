@@ -81,9 +81,21 @@ types: setup  ## mypy, strict, over src and tests
 contracts: setup  ## import-linter: which room may import which
 	@$(BIN)/lint-imports --no-logo
 
+.PHONY: schema
+schema: setup  ## write src/relay/store/schema.sql anew from the migrations
+	@$(BIN)/python -m tests.store.schema_dump
+
+.PHONY: soak
+soak: setup  ## many processes append, claim and record for a minute; a test does the same for fifteen seconds
+	@RELAY_TEST_SOAK_SECONDS=60 $(BIN)/python -m pytest -q tests/store/test_soak.py
+
 .PHONY: bench
 bench: setup  ## drain a backlog beside its two floors: deliveries/s and CPU per delivery
 	$(BIN)/relay loadtest bench
+
+.PHONY: bench-claims
+bench-claims: setup  ## what a claim costs per row: a small queue beside 1,000,000 rows, half of them in a closed lane
+	@$(BIN)/python -m tests.store.claim_costs
 
 # The tool that locks stays out of the locked environment. Comments and options that name a registry are left out, so the
 # lock works with whichever one pip is set up for. The two locks agree: the second is resolved under the first.
