@@ -1,0 +1,61 @@
+"""Whether a transfer still moves: the bytes of its connection, in both directions.
+
+Owns the counting for the silence timeout. libcurl's own low-speed timer is not used: it has a grain of a second, fires
+two seconds late and takes a slow drip for silence. Here any byte counts, a request that a slow reader takes in as well:
+the kernel says what the peer has acknowledged, where libcurl only knows what the kernel has taken.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+
+import pycurl
+
+_BYTES_ACKED = slice(120, 128)
+_BYTES_RECEIVED = slice(128, 136)
+_INFO_BYTES = 136
+"""Fields of Linux' struct tcp_info, there since 4.1."""
+
+
+def socket_of(curl: pycurl.Curl) -> int:
+    """The descriptor of the connection that the transfer uses; negative without one."""
+    fd: int = curl.getinfo(pycurl.ACTIVESOCKET)
+    return fd
+
+
+def shared(fds: Iterable[int]) -> set[int]:
+    """Those descriptors that stand there more than once: HTTP/2 connections with several transfers."""
+    once: set[int] = set()
+    more: set[int] = set()
+    for fd in fds:
+        (more if fd in once else once).add(fd)
+    return more
+
+
+def bytes_moved(curl: pycurl.Curl, fd: int, *, alone: bool) -> int:
+    """A number that differs from an earlier one if bytes moved in between.
+
+    For a transfer that has its connection `alone` these are the connection's bytes; otherwise the stream's, as far as
+    libcurl counts them.
+    """
+    if alone and fd >= 0:
+        moved = _bytes_of_connection(fd)
+        if moved is not None:
+            return moved
+    getinfo = curl.getinfo
+    stream: int = getinfo(pycurl.SIZE_UPLOAD_T) + getinfo(pycurl.SIZE_DOWNLOAD_T) + getinfo(pycurl.HEADER_SIZE)
+    return stream
+
+
+def _bytes_of_connection(fd: int) -> int | None:
+    borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fd)
+    try:
+        info = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+    except OSError:
+        return None
+    finally:
+        borrowed.detach()  # the descriptor is libcurl's to close
+    if len(info) < _INFO_BYTES:
+        return None
+    return int.from_bytes(info[_BYTES_ACKED], "little") + int.from_bytes(info[_BYTES_RECEIVED], "little")

@@ -1,0 +1,51 @@
+"""Reading a response's head: the raw lines that libcurl passed on, into names and values.
+
+Pure. Informational responses and trailers come in the same list as the head that counts, and are told apart here.
+Invariant: whatever the bytes, a bounded number of headers comes out and nothing is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MAX_HEADERS = 64
+MAX_CHARACTERS = 8 * 1024
+"""Bounds of what is kept of a head; libcurl itself gives up on one of more than 300 KiB."""
+
+_BLANK = (b"\r\n", b"\n")
+
+
+def read_headers(lines: Sequence[bytes]) -> tuple[tuple[str, str], ...]:
+    """The headers of the last response among the lines, names in lower case, in order; folded lines are left out.
+
+    Bytes outside of ASCII become the characters of the same number (RFC 9110, 5.5), so nothing is lost or refused.
+    """
+    headers: list[tuple[str, str]] = []
+    left = MAX_CHARACTERS
+    for line in lines[_head_of_last(lines) + 1 :]:
+        left -= len(line)
+        if line in _BLANK or left < 0 or len(headers) == MAX_HEADERS:
+            break
+        name, colon, value = line.decode("latin-1").partition(":")
+        if colon and not name[:1].isspace():
+            headers.append((name.strip().lower(), value.strip()))
+    return tuple(headers)
+
+
+def is_complete(lines: Sequence[bytes]) -> bool:
+    """Whether the last response's head came to its end, the blank line."""
+    return any(line in _BLANK for line in lines[_head_of_last(lines) + 1 :])
+
+
+def has_two_lengths(lines: Sequence[bytes]) -> bool:
+    """Whether a head gives both a length and a transfer coding, on which two readers may disagree (RFC 9112, 6.3)."""
+    head = b"".join(lines).lower()
+    return b"\ntransfer-encoding:" in head and b"\ncontent-length:" in head
+
+
+def _head_of_last(lines: Sequence[bytes]) -> int:
+    """Where the last status line stands; -1 if there is none."""
+    for place in range(len(lines) - 1, -1, -1):
+        if lines[place].startswith(b"HTTP/"):
+            return place
+    return -1

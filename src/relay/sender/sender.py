@@ -1,0 +1,285 @@
+"""The sender: requests in, facts out, in batches, on the event loop's own thread.
+
+Owns what happens to a request from its hand-over until its facts are delivered: judged, resolved, given its place on
+the wire, swept for silence. Leaves HTTP to libcurl (`transfer`, `wire`) and decides nothing about the outcome. There is
+no future and no task per request.
+
+Invariants: every submitted request comes back exactly once, within its total timeout and half a second, whatever
+breaks; `deliver` is never called from inside `submit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Generic, TypeVar
+
+import pycurl
+
+from relay.domain.egress import EgressPolicy, Refusal, judge_all
+from relay.domain.sending import ErrorClass, OutboundRequest, SendFacts
+from relay.sender import authorities, failure, progress
+from relay.sender.limits import SendLimits
+from relay.sender.request import Unsendable
+from relay.sender.resolver import Answer, Resolver
+from relay.sender.route import Routes
+from relay.sender.transfer import Setting, Transfer
+from relay.sender.wire import Finished, OnFault, Wire
+
+Token = TypeVar("Token")
+
+SWEEP_SECONDS = 0.5
+
+Deliver = Callable[[list[tuple[Token, SendFacts]]], None]
+
+
+class HttpSender(Generic[Token]):
+    """Sends requests and delivers their facts; `start` it inside the loop it is to run on.
+
+    `deliver` gets everything that finished since the last time, once per turn of the loop. `clock` counts seconds and
+    never goes back. `on_fault` hears of bugs, with a sentence; without it they go to the loop's exception handler.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: EgressPolicy,
+        limits: SendLimits,
+        clock: Callable[[], float],
+        deliver: Deliver[Token],
+        on_fault: OnFault | None = None,
+    ) -> None:
+        self._policy = policy
+        self._limits = limits
+        self._clock = clock
+        self._deliver = deliver
+        self._on_fault = on_fault or self._tell_loop
+        self._routes = Routes(policy)
+        self._live: dict[pycurl.Curl, Transfer[Token]] = {}
+        self._free: list[Transfer[Token]] = []
+        self._all: list[Transfer[Token]] = []
+        self._on_wire = 0
+        self._queue: deque[Transfer[Token]] = deque()
+        self._finished: list[tuple[Token, SendFacts]] = []
+        self._flushing = False
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._open = False
+        self._empty = asyncio.Event()
+
+    async def start(self) -> None:
+        """Make ready for `submit`. Raises `NoAuthorities` without certificates to verify with."""
+        loop = self._loop = asyncio.get_running_loop()
+        self._wire = Wire(
+            loop,
+            connections=self._limits.connections,
+            clock=self._clock,
+            collected=self._collected,
+            on_fault=self._on_fault,
+        )
+        self._resolver = Resolver(
+            loop, limits=self._limits.resolver, judge=partial(judge_all, self._policy), clock=self._clock
+        )
+        bundle = authorities.find(self._limits.ca_file)
+        self._setting = Setting(self._policy, self._limits, bundle, self._wire.forget_idle, self._on_fault)
+        self._open = True
+
+    async def close(self, within: float) -> None:
+        """Wait up to `within` seconds for what is in flight, report the rest as LOCAL, and let go of everything."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            async with asyncio.timeout(within):
+                while self.in_flight:
+                    self._empty.clear()
+                    await self._empty.wait()
+        except TimeoutError:
+            now = self._clock()
+            for transfer in list(self._live.values()):
+                self._cut_short(transfer, ErrorClass.LOCAL, "the sender was closed before the answer came", now)
+            self._flush()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self._resolver.close()
+        self._wire.close()
+        for transfer in self._all:
+            transfer.curl.close()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that were submitted and whose facts were not yet delivered."""
+        return len(self._live) + len(self._finished)
+
+    def submit(self, batch: Sequence[tuple[Token, OutboundRequest]]) -> None:
+        """Take requests. Never blocks; each comes back through `deliver`. Raises `RuntimeError` unless started."""
+        if not self._open:
+            raise RuntimeError("the sender is not open")
+        now = self._clock()
+        for token, request in batch:
+            self._take(token, request, now)
+        self._wire.run()
+        if self._sweep_timer is None:
+            self._sweep_timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    # -- one request's way --------------------------------------------------------------------------------------------
+
+    def _take(self, token: Token, request: OutboundRequest, now: float) -> None:
+        route = self._routes.find(request.url)
+        if isinstance(route, Refusal):
+            self._finish(token, SendFacts(error_class=failure.refused_class(route.reason), detail=route.detail))
+            return
+        transfer = self._free.pop() if self._free else self._make_transfer()
+        transfer.begin(token, request, route, now)
+        self._live[transfer.curl] = transfer
+        self._proceed(transfer, now)
+
+    def _make_transfer(self) -> Transfer[Token]:
+        transfer: Transfer[Token] = Transfer(self._setting)
+        # Handles live as long as the sender: kept connections refer to those that opened them.
+        self._all.append(transfer)
+        return transfer
+
+    def _proceed(self, transfer: Transfer[Token], now: float) -> None:
+        if transfer.route.fresh_until > now:
+            self._launch(transfer, now)
+        else:
+            self._look_up(transfer, now)
+
+    def _look_up(self, transfer: Transfer[Token], now: float) -> None:
+        name = transfer.route.target.host
+        answer = self._resolver.known(name)
+        if answer is not None:
+            self._resolved(transfer, answer)
+            return
+        left = min(self._limits.connect_seconds, transfer.deadline - now)
+        self._resolver.resolve(name, partial(self._resolved_later, transfer), left)
+
+    def _resolved_later(self, transfer: Transfer[Token], answer: Answer) -> None:
+        self._resolved(transfer, answer)
+        self._wire.run()
+
+    def _resolved(self, transfer: Transfer[Token], answer: Answer) -> None:
+        now = self._clock()
+        if answer.refusal is not None:
+            refusal = answer.refusal
+            self._end(transfer, transfer.cut_short(failure.refused_class(refusal.reason), refusal.detail, now))
+        elif answer.error is not None:
+            self._end(transfer, transfer.cut_short(answer.error, answer.detail, now))
+        else:
+            transfer.route.take(answer)
+            self._launch(transfer, now)
+
+    def _launch(self, transfer: Transfer[Token], now: float) -> None:
+        """Put a transfer on the wire, or in the queue while there is no place."""
+        origin = transfer.route.origin
+        if self._on_wire >= self._limits.connections or origin.on_wire >= self._limits.connections_per_host:
+            self._queue.append(transfer)
+            return
+        try:
+            transfer.prepare(now)
+        except Unsendable as fault:
+            self._end(transfer, transfer.cut_short(ErrorClass.REFUSED_URL, f"the request cannot be sent: {fault}", now))
+            return
+        except pycurl.error as fault:
+            self._on_fault("libcurl refused a request's options", fault)
+            self._end(transfer, transfer.cut_short(ErrorClass.LOCAL, "the request could not be prepared", now))
+            return
+        transfer.on_wire_at = transfer.moved_at = now
+        self._on_wire += 1
+        origin.on_wire += 1
+        self._wire.add(transfer.curl)
+
+    def _collected(self, finished: list[Finished]) -> None:
+        now = self._clock()
+        for curl, code, text in finished:
+            transfer = self._live[curl]
+            try:
+                facts = transfer.facts(code, text, now)
+            except Exception as fault:  # noqa: BLE001 - one transfer's bug must not keep the others' facts
+                self._on_fault("facts could not be made", fault)
+                facts = SendFacts(error_class=ErrorClass.LOCAL, detail="what came of it could not be read")
+            self._end(transfer, facts)
+        if self._queue:
+            self._launch_queued(now)
+
+    def _launch_queued(self, now: float) -> None:
+        """Give the places that became free to those that waited longest."""
+        for _ in range(len(self._queue)):
+            if self._on_wire >= self._limits.connections:
+                break
+            self._proceed(self._queue.popleft(), now)
+        self._loop.call_soon(self._wire.run)
+
+    def _end(self, transfer: Transfer[Token], facts: SendFacts) -> None:
+        if transfer.on_wire_at is not None:
+            self._on_wire -= 1
+            transfer.route.origin.on_wire -= 1
+        del self._live[transfer.curl]
+        token = transfer.token
+        transfer.clear()
+        self._free.append(transfer)
+        self._finish(token, facts)
+
+    def _cut_short(self, transfer: Transfer[Token], error: ErrorClass, detail: str, now: float) -> None:
+        facts = transfer.cut_short(error, detail, now)
+        if transfer.on_wire_at is not None:
+            self._wire.drop(transfer.curl)
+        self._end(transfer, facts)
+
+    # -- facts out ----------------------------------------------------------------------------------------------------
+
+    def _finish(self, token: Token, facts: SendFacts) -> None:
+        self._finished.append((token, facts))
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        finished, self._finished = self._finished, []
+        if finished:
+            try:
+                self._deliver(finished)
+            except Exception as fault:  # noqa: BLE001 - the others' facts still have to come
+                self._on_fault("facts could not be delivered", fault)
+        if not self.in_flight:
+            self._empty.set()
+
+    # -- the sweep ----------------------------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        """Twice a second while anything is in flight: end what is silent or waited too long for a place."""
+        self._sweep_timer = None
+        now = self._clock()
+        began_before = now - SWEEP_SECONDS
+        self._sweep_silent([each for each in self._live.values() if (each.on_wire_at or now) < began_before], now)
+        self._sweep_queue(now)
+        self._wire.run()
+        if self._live:
+            self._sweep_timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def _sweep_silent(self, slow: list[Transfer[Token]], now: float) -> None:
+        fds = [progress.socket_of(transfer.curl) for transfer in slow]
+        shared = progress.shared(fds)
+        for transfer, fd in zip(slow, fds, strict=True):
+            self._wire.watch_again(fd)
+            moved = progress.bytes_moved(transfer.curl, fd, alone=fd not in shared)
+            if moved != transfer.moved:
+                transfer.moved, transfer.moved_at = moved, now
+            elif now - transfer.moved_at >= self._limits.silence_seconds:
+                self._cut_short(transfer, ErrorClass.SILENCE_TIMEOUT, "nothing came and nothing was taken in time", now)
+
+    def _sweep_queue(self, now: float) -> None:
+        """A request that found no place in its time says nothing about its endpoint."""
+        late = [transfer for transfer in self._queue if now >= transfer.deadline]
+        for transfer in late:
+            self._queue.remove(transfer)
+            self._cut_short(transfer, ErrorClass.LOCAL, "no connection became free in time", now)
+
+    def _tell_loop(self, sentence: str, fault: BaseException) -> None:
+        self._loop.call_exception_handler({"message": sentence, "exception": fault})

@@ -1,0 +1,258 @@
+"""A transfer: one libcurl handle, used again and again, and the request that it carries at the moment.
+
+Owns the options, every one set on purpose, what libcurl calls during a transfer, and the making of facts. Invariants:
+nothing is raised out of a callback; no address is dialled that is not pinned and judged once more at that moment; a
+transfer that was cleared holds nothing of its request.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import pycurl
+
+from relay.domain.egress import EgressPolicy, Refusal, RefusalReason, judge_address
+from relay.domain.sending import ErrorClass, OutboundRequest, Phases, SendFacts
+from relay.sender import failure, response
+from relay.sender.limits import SendLimits
+from relay.sender.request import header_lines
+from relay.sender.route import Pin, Route
+from relay.sender.wire import OnFault
+
+Token = TypeVar("Token")
+
+SMALL_BODY = 16 * 1024
+"""Up to this size a handle may hold on to its last body until the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all transfers of a sender share. `opening` is called before a socket is made."""
+
+    policy: EgressPolicy
+    limits: SendLimits
+    authorities: Path
+    opening: Callable[[], None]
+    on_fault: OnFault
+
+
+class Transfer(Generic[Token]):
+    """A handle and its request. `begin` → `prepare` → libcurl → `facts` → `clear`, and again."""
+
+    __slots__ = (
+        "_body_seen",
+        "_connect_ms",
+        "_dialled",
+        "_head",
+        "_local_trouble",
+        "_pin",
+        "_refusal",
+        "_setting",
+        "_snippet",
+        "_total_ms",
+        "curl",
+        "moved",
+        "moved_at",
+        "on_wire_at",
+        "request",
+        "route",
+        "submitted_at",
+        "token",
+    )
+
+    token: Token
+    request: OutboundRequest
+    route: Route
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self.curl = pycurl.Curl()
+        self._head: list[bytes] = []
+        self._snippet = b""
+        self._body_seen = 0
+        self._pin: Pin | None = None
+        self._connect_ms = self._total_ms = -1
+        self._dialled = False
+        self._refusal: Refusal | None = None
+        self._local_trouble = ""
+        self.submitted_at = self.moved_at = 0.0
+        self.on_wire_at: float | None = None
+        self.moved = -1
+        self._set_options()
+
+    def begin(self, token: Token, request: OutboundRequest, route: Route, now: float) -> None:
+        """Take a request; `now` is when its time began."""
+        self.token, self.request, self.route = token, request, route
+        self.submitted_at = now
+
+    @property
+    def deadline(self) -> float:
+        """When the request's whole time is over."""
+        return self.submitted_at + self.request.timeout_seconds
+
+    def prepare(self, now: float) -> None:
+        """Tell libcurl everything about the request. Raises `Unsendable`; the route's pin must be fresh."""
+        curl, request, pin = self.curl, self.request, self.route.pin
+        assert pin is not None, "a route is resolved before a transfer uses it"
+        curl.setopt(pycurl.HTTPHEADER, header_lines(request.headers))
+        if pin is not self._pin:
+            curl.setopt(pycurl.URL, pin.url)
+            curl.setopt(pycurl.CONNECT_TO, pin.connect_to)
+            curl.setopt(pycurl.RESOLVE, pin.resolve)
+            self._pin = pin
+        curl.setopt(pycurl.POSTFIELDS, request.body)
+        self._set_times(now - self.submitted_at)
+
+    def facts(self, code: int, text: str, now: float) -> SendFacts:
+        """What came of it, by libcurl's error code (0 for none) and text."""
+        if not code:
+            return self._answered(None, "", now)
+        if code == pycurl.E_WRITE_ERROR and self._body_seen > self._setting.limits.response_cap_bytes:
+            return self._answered(None, "the response is longer than the cap; the rest was not read", now)
+        error, detail = self._explain(code, text, now)
+        return self._answered(error, detail, now)
+
+    def cut_short(self, error: ErrorClass, detail: str, now: float) -> SendFacts:
+        """What came of it until it was ended from here."""
+        if self.on_wire_at is None:
+            return SendFacts(error_class=error, detail=detail, phases=Phases(total_ms=(now - self.submitted_at) * 1000))
+        return self._answered(error, detail, now)
+
+    def clear(self) -> None:
+        """Forget the request."""
+        if len(self.request.body) > SMALL_BODY:
+            self.curl.setopt(pycurl.POSTFIELDS, b"")
+        del self.token, self.request, self.route
+        self._head.clear()
+        self._snippet = b""
+        self._body_seen = 0
+        self._dialled = False
+        self._refusal = None
+        self._local_trouble = ""
+        self.on_wire_at = None
+        self.moved = -1
+
+    # -- options ------------------------------------------------------------------------------------------------------
+
+    def _set_options(self) -> None:
+        curl, limits = self.curl, self._setting.limits
+        options: tuple[tuple[int, int | str], ...] = (
+            (pycurl.NOSIGNAL, 1),
+            (pycurl.POST, 1),
+            # exactly this url, and nobody between: no redirects, no proxy and no .netrc from the environment
+            (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
+            (pycurl.REDIR_PROTOCOLS, 0),
+            (pycurl.FOLLOWLOCATION, 0),
+            (pycurl.PATH_AS_IS, 1),
+            (pycurl.PROXY, ""),
+            (pycurl.NOPROXY, "*"),
+            (pycurl.NETRC, pycurl.NETRC_IGNORED),
+            # certificates are verified against authorities that are named here, whatever the environment says
+            (pycurl.SSL_VERIFYPEER, 1),
+            (pycurl.SSL_VERIFYHOST, 2),
+            (pycurl.CAINFO, str(self._setting.authorities)),
+            (pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2),
+            (pycurl.SSL_ENABLE_ALPN, 1),
+            (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS),
+            (pycurl.HTTP09_ALLOWED, 0),
+            # the body of a response is taken as it is: decompression is how a small one becomes a large one
+            (pycurl.HTTP_CONTENT_DECODING, 0),
+            (pycurl.TCP_NODELAY, 1),
+            (pycurl.TCP_KEEPALIVE, 1),
+            (pycurl.MAXAGE_CONN, limits.idle_seconds),
+            (pycurl.MAXLIFETIME_CONN, limits.lifetime_seconds),
+            # a request waits for no other's connection, not even to learn whether it can be shared
+            (pycurl.PIPEWAIT, 0),
+        )
+        for option, value in options:
+            curl.setopt(option, value)
+        curl.unsetopt(pycurl.CAPATH)
+        # A built-in as the callback: no Python runs for the lines of a head, which libcurl itself bounds.
+        curl.setopt(pycurl.HEADERFUNCTION, self._head.append)
+        curl.setopt(pycurl.WRITEFUNCTION, self._take_body)
+        curl.setopt(pycurl.OPENSOCKETFUNCTION, self._open)
+
+    def _set_times(self, spent: float) -> None:
+        """What is left of the request's times after `spent` seconds; set anew only where it differs."""
+        total = max(1, int((self.request.timeout_seconds - spent) * 1000))
+        connect = max(1, int((self._setting.limits.connect_seconds - spent) * 1000))
+        if total != self._total_ms:
+            self.curl.setopt(pycurl.TIMEOUT_MS, total)
+            self._total_ms = total
+        if connect != self._connect_ms:
+            self.curl.setopt(pycurl.CONNECTTIMEOUT_MS, connect)
+            self._connect_ms = connect
+
+    # -- what libcurl calls: nothing may be raised from here ---------------------------------------------------------
+
+    def _take_body(self, data: bytes) -> int | None:
+        """Keep the head of the body; beyond the cap, refuse the bytes, which makes libcurl drop the connection."""
+        self._body_seen += len(data)
+        limits = self._setting.limits
+        if len(self._snippet) < limits.snippet_bytes:
+            self._snippet = (self._snippet + data)[: limits.snippet_bytes]
+        return None if self._body_seen <= limits.response_cap_bytes else 0
+
+    def _open(self, _purpose: int, address: pycurl.CurlSockAddr) -> socket.socket | int:
+        """Make the socket for an address that libcurl is about to dial, if it is one of the judged ones."""
+        try:
+            self._dialled = True
+            self._refusal = self._judge(str(address.addr[0]))
+            if self._refusal is not None:
+                return pycurl.SOCKET_BAD
+            self._setting.opening()
+            return socket.socket(address.family, address.socktype, address.protocol)
+        except OSError as fault:
+            self._local_trouble = fault.strerror or "no socket"
+        except Exception as fault:  # noqa: BLE001 - libcurl is written in C: an exception has nowhere to go
+            self._local_trouble = "no socket"
+            self._setting.on_fault("a socket cannot be opened", fault)
+        return pycurl.SOCKET_BAD
+
+    def _judge(self, ip: str) -> Refusal | None:
+        if self._pin is None or ip not in self._pin.addresses:
+            return Refusal(RefusalReason.UNREADABLE_ADDRESS, "the dialled address is not the one that was judged")
+        return judge_address(self._setting.policy, ip)
+
+    # -- facts --------------------------------------------------------------------------------------------------------
+
+    def _answered(self, error: ErrorClass | None, detail: str, now: float) -> SendFacts:
+        """The facts of a transfer that libcurl had. A status counts once its head is complete."""
+        getinfo = self.curl.getinfo
+        status: int | None = getinfo(pycurl.RESPONSE_CODE)
+        if not status or status < 200 or (error is not None and not response.is_complete(self._head)):
+            status = None
+        # Nobody asks for the headers of a success, and reading them costs a tenth of what sending does.
+        headers = () if status is None or status < 300 else response.read_headers(self._head)
+        return SendFacts(status, error, headers, self._snippet, detail, self._phases(now))
+
+    def _phases(self, now: float) -> Phases:
+        """The transfer's time, cut into consecutive spans; libcurl's instants are microseconds since it began."""
+        getinfo = self.curl.getinfo
+        total_ms = (now - self.submitted_at) * 1000
+        ready: int = getinfo(pycurl.PRETRANSFER_TIME_T)
+        assert self.on_wire_at is not None, "only a transfer that libcurl had has phases"
+        if not ready:
+            return Phases(total_ms=total_ms)
+        connect_ms = (self.on_wire_at - self.submitted_at) * 1000 + (ready / 1000 if self._dialled else 0.0)
+        sent: int = getinfo(pycurl.POSTTRANSFER_TIME_T)
+        if sent < ready:
+            return Phases(0.0, connect_ms, None, None, total_ms)
+        began: int = getinfo(pycurl.STARTTRANSFER_TIME_T)
+        first_byte_ms = (began - sent) / 1000 if began >= sent else None
+        return Phases(0.0, connect_ms, (sent - ready) / 1000, first_byte_ms, total_ms)
+
+    def _explain(self, code: int, text: str, now: float) -> tuple[ErrorClass, str]:
+        """The class and the sentence of a failure: first what this side did, then what libcurl says."""
+        if self._refusal is not None:
+            return failure.refused_class(self._refusal.reason), self._refusal.detail
+        if self._local_trouble:
+            return ErrorClass.LOCAL, self._local_trouble
+        getinfo = self.curl.getinfo
+        if code == pycurl.E_OPERATION_TIMEDOUT and not getinfo(pycurl.PRETRANSFER_TIME_T) and now < self.deadline:
+            return ErrorClass.CONNECT_TIMEOUT, failure.sentence(text)
+        return failure.error_class(code, getinfo(pycurl.OS_ERRNO)), failure.sentence(text)
