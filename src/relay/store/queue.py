@@ -87,7 +87,8 @@ class Queue:
         Idempotent: an attempt that was written before adds nothing. An attempt whose lease was lost is kept as a
         record and reported in `lost`.
         """
-        async with self._records.transaction() as connection:
+        # one statement is a transaction of its own; only holds need one around them, and they are rare
+        async with self._records.transaction() if holds else self._records.connection() as connection:
             rows = await connection.fetch(statements.text("record_outcomes"), *_columns(attempts))
             for hold in sorted(holds, key=_lock_order):
                 await _hold(connection, hold)
