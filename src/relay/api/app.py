@@ -1,0 +1,114 @@
+"""The API as one application: its routes, and what stands around them.
+
+Owns the wiring and the translation of the framework's errors. Invariant: no answer of the framework's own reaches a
+client, neither its error bodies nor its redirects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
+
+from relay.api import documentation, endpoints, health, page, receipts
+from relay.api.deps import ApiDeps
+from relay.store.faults import StoreUnavailable
+from relay.web.exchange import BodyReader
+from relay.web.problems import ErrorCode, FieldFault, Problem, invalid, pointer, refuse
+from relay.web.serving import Guard
+
+_DESCRIPTION = """Relay takes events, makes them durable, and delivers each to every endpoint that subscribed to its
+type, with a receipt that tells what became of it."""
+
+_PLAINER = {
+    "extra_forbidden": "there is no such field",
+    "model_attributes_type": "should be an object",
+    "model_type": "should be an object",
+    "dict_type": "should be an object",
+    "list_type": "should be an array",
+    "missing": "must be given",
+}
+"""The framework's words where they are its own rather than JSON's."""
+
+UNAVAILABLE = Problem(ErrorCode.DATABASE_UNAVAILABLE, "the database did not answer; try again in a moment")
+
+
+def create_api(deps: ApiDeps) -> FastAPI:
+    """The application. It serves every path but `/v1/events`, whose route it describes."""
+    app = FastAPI(
+        title="Relay",
+        version=deps.version,
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.deps = deps
+    app.state.bodies = BodyReader(deps.max_body_bytes)
+    for room in (endpoints, receipts, health, page):
+        # not included as routers: those would answer a wrong method without naming all the right ones
+        app.router.routes.extend(room.router.routes)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _framework_error)
+    app.add_exception_handler(StoreUnavailable, _unavailable)
+    app.add_middleware(Guard)
+    app.openapi = lambda: _description(app)  # type: ignore[method-assign] # the documented way to extend it
+    return app
+
+
+def _description(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        app.openapi_schema = documentation.describe(app)
+    return app.openapi_schema
+
+
+def _answer(problem: Problem) -> Response:
+    answer = problem.answer()
+    headers = {name.decode(): value.decode() for name, value in answer.headers}
+    return Response(answer.body, answer.status, headers, answer.media_type.decode())
+
+
+async def _unavailable(_: Request, __: Exception) -> Response:
+    return _answer(UNAVAILABLE)
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    """What the framework's validation found: in the query a bad filter, in the body what is invalid there."""
+    if not isinstance(error, RequestValidationError):
+        raise error
+    found = error.errors()
+    of_query = [each for each in found if each["loc"][0] == "query"]
+    if of_query:
+        detail = "; ".join(f"{each['loc'][1]}: {_plain(each)}" for each in of_query)
+        return _answer(refuse(ErrorCode.BAD_FILTER, detail).problem)
+    return _answer(invalid(FieldFault(pointer(*each["loc"][1:]), _plain(each)) for each in found).problem)
+
+
+def _plain(error: Mapping[str, Any]) -> str:
+    """The sentence of a validation error; none of them repeats what was sent."""
+    message: str = _PLAINER.get(error["type"], error["msg"])
+    return message.removeprefix("Value error, ")
+
+
+async def _framework_error(request: Request, error: Exception) -> Response:
+    """What the framework's routing refuses."""
+    if not isinstance(error, HTTPException):
+        raise error
+    if error.status_code == 404:
+        return _answer(Problem(ErrorCode.NOT_FOUND, "there is no such path"))
+    if error.status_code == 405:
+        allowed = ", ".join(_methods(request))
+        return _answer(
+            Problem(ErrorCode.METHOD_NOT_ALLOWED, f"allowed here: {allowed}", headers=((b"allow", allowed.encode()),))
+        )
+    return _answer(Problem(ErrorCode.MALFORMED, "the request cannot be read"))
+
+
+def _methods(request: Request) -> Sequence[str]:
+    """Every method for which the request's path has a route."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    return sorted({m for r in routes if r.matches(request.scope)[0] is not Match.NONE for m in r.methods or ()})

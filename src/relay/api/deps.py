@@ -1,0 +1,73 @@
+"""What the API works with, handed in by the composition root, and how a route gets at it.
+
+Owns the list. Invariant: no route reaches for anything that is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from relay.domain.ambient import Ambient
+from relay.domain.egress import EgressPolicy
+from relay.store.endpoints import Destinations, Endpoints
+from relay.store.health import Health
+from relay.store.queue import Queue
+from relay.store.receipts import Receipts
+
+DEFAULT_TENANT = "acct_default"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointLimits:
+    """What the installation's settings bound of an endpoint.
+
+    `in_flight` is the default and `most_in_flight` the maximum of `max_in_flight`; `most_timeout_seconds` leaves a
+    lease the time to record what came of an attempt.
+    """
+
+    in_flight: int
+    most_in_flight: int
+    most_timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ApiDeps:
+    """Everything that the routes use.
+
+    `exposition` answers the content type and the text of the metrics for an `Accept` header; `is_draining` says
+    whether this process takes no more work.
+    """
+
+    endpoints: Endpoints
+    destinations: Destinations
+    receipts: Receipts
+    queue: Queue
+    health: Health
+    ambient: Ambient
+    egress: EgressPolicy
+    limits: EndpointLimits
+    secret_overlap_seconds: float
+    max_body_bytes: int
+    exposition: Callable[[str], tuple[str, bytes]]
+    is_draining: Callable[[], bool]
+    version: str
+
+
+def _deps(request: Request) -> ApiDeps:
+    deps: ApiDeps = request.app.state.deps
+    return deps
+
+
+def _tenant(_: Request) -> str:
+    return DEFAULT_TENANT
+
+
+Deps = Annotated[ApiDeps, Depends(_deps)]
+"""What a route works with."""
+
+Tenant = Annotated[str, Depends(_tenant)]
+"""Whose data a request is about. Without configured credentials everybody is the default tenant."""

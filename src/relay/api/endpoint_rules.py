@@ -1,0 +1,114 @@
+"""From what a client wrote about an endpoint to a configuration, or to what is wrong with it.
+
+Owns the checks that need more than the field itself: the egress policy, the installation's limits, the profile of the
+secret. All faults of a body are told at once, but for the url's, which has a code of its own and comes last.
+Invariant: a configuration that is returned can be stored, routed to and sent to as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from relay.api.deps import ApiDeps
+from relay.api.endpoint_models import LONGEST_NAME, EndpointChange, EndpointNew
+from relay.domain.egress import EgressPolicy, Refusal, Target, check_url
+from relay.domain.endpoint import AckMode, EndpointConfig, SignatureProfile, Transport
+from relay.domain.secret import Secret
+from relay.domain.signing import InvalidSecret, check_secret
+from relay.store.endpoints import ConfigChange
+from relay.web.problems import ErrorCode, FieldFault, invalid, pointer, refuse
+
+AVAILABLE_TRANSPORTS = frozenset({Transport.HTTP})
+AVAILABLE_ACKS = frozenset({AckMode.RESPONSE})
+"""What this version can carry out; the rest is refused rather than stored and never done."""
+
+_SUFFIX_BYTES = 3
+
+
+def read_new(deps: ApiDeps, wanted: EndpointNew) -> EndpointConfig:
+    """The configuration of a new endpoint, with a name drawn for it where none was wanted. Raises `Refused`."""
+    faults = [*_limit_faults(deps, wanted.max_in_flight, wanted.timeout_seconds), *_unavailable(wanted)]
+    if faults:
+        raise invalid(faults)
+    target = judge_url(deps.egress, wanted.url)
+    return EndpointConfig(
+        name=wanted.name or _name_for(target, deps.ambient.entropy(_SUFFIX_BYTES)),
+        url=target.url,
+        transport=wanted.transport,
+        event_types=tuple(wanted.event_types),
+        rate_per_second=wanted.rate_per_second,
+        burst=wanted.burst,
+        max_in_flight=wanted.max_in_flight or deps.limits.in_flight,
+        timeout_seconds=wanted.timeout_seconds,
+        retry=wanted.retry.model_dump(exclude_unset=True) if wanted.retry else None,
+        ack=wanted.ack,
+        signature=wanted.signature,
+        headers=wanted.headers,
+    )
+
+
+def read_secret(wanted: EndpointNew) -> Secret | None:
+    """The client's own secret, None if it wants one made. Raises `Refused`."""
+    if wanted.secret is None:
+        return None
+    try:
+        return check_secret(wanted.signature, wanted.secret.get_secret_value())
+    except InvalidSecret as fault:
+        raise invalid([FieldFault(pointer("secret"), str(fault))]) from None
+
+
+def read_change(deps: ApiDeps, wanted: EndpointChange) -> ConfigChange:
+    """What to do to the newest configuration. Raises `Refused`."""
+    faults = [*_limit_faults(deps, wanted.max_in_flight, wanted.timeout_seconds), *_unavailable(wanted)]
+    if faults:
+        raise invalid(faults)
+    changed: dict[str, Any] = {field: getattr(wanted, field) for field in wanted.model_fields_set}
+    if wanted.url is not None:
+        changed["url"] = judge_url(deps.egress, wanted.url).url
+    if wanted.event_types is not None:
+        changed["event_types"] = tuple(wanted.event_types)
+    if wanted.retry is not None:
+        changed["retry"] = wanted.retry.model_dump(exclude_unset=True)
+    return lambda newest: replace(newest, **changed)
+
+
+def check_profile(profile: SignatureProfile, secrets: Iterable[Secret]) -> None:
+    """Raises `Refused` unless these secrets suit the profile; a secret of `stripe` need not be one for `standard`."""
+    for secret in secrets:
+        try:
+            check_secret(profile, secret.expose())
+        except InvalidSecret:
+            detail = f"the endpoint's secret does not suit {profile}; rotate it first, what is made here suits them all"
+            raise invalid([FieldFault(pointer("signature"), detail)]) from None
+
+
+def judge_url(policy: EgressPolicy, url: str) -> Target:
+    """The url taken apart. Raises `Refused` (`url_refused`). A name is not resolved: what it answers may change."""
+    judged = check_url(policy, url)
+    if isinstance(judged, Refusal):
+        raise refuse(ErrorCode.URL_REFUSED, judged.detail, reason=str(judged.reason))
+    return judged
+
+
+def _name_for(target: Target, chance: bytes) -> str:
+    suffix = f"-{chance.hex()}"
+    return target.host[: LONGEST_NAME - len(suffix)] + suffix
+
+
+def _limit_faults(deps: ApiDeps, max_in_flight: int | None, timeout_seconds: float | None) -> Iterator[FieldFault]:
+    limits = deps.limits
+    if max_in_flight is not None and max_in_flight > limits.most_in_flight:
+        detail = f"at most {limits.most_in_flight}, half of RELAY_GLOBAL_CONCURRENCY"
+        yield FieldFault(pointer("max_in_flight"), detail)
+    if timeout_seconds is not None and timeout_seconds > limits.most_timeout_seconds:
+        detail = f"at most {limits.most_timeout_seconds:g} seconds, what RELAY_LEASE_SECS leaves"
+        yield FieldFault(pointer("timeout_seconds"), detail)
+
+
+def _unavailable(wanted: EndpointNew | EndpointChange) -> Iterator[FieldFault]:
+    if isinstance(wanted, EndpointNew) and wanted.transport not in AVAILABLE_TRANSPORTS:
+        yield FieldFault(pointer("transport"), f"{wanted.transport} is not available in this version; use http")
+    if wanted.ack is not None and wanted.ack not in AVAILABLE_ACKS:
+        yield FieldFault(pointer("ack"), f"{wanted.ack} is not available in this version; use response")

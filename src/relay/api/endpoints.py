@@ -1,0 +1,182 @@
+"""The calls on endpoints.
+
+Owns the routes and their order of doing things. Invariant: a secret leaves in exactly two answers, that of its creation
+and that of its rotation.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Response
+from starlette.background import BackgroundTask
+
+from relay.api.deps import Deps, Tenant
+from relay.api.documentation import problems
+from relay.api.endpoint_models import (
+    EndpointChange,
+    EndpointCreated,
+    EndpointNew,
+    EndpointPage,
+    EndpointShown,
+    SecretRotated,
+    created,
+)
+from relay.api.endpoint_rules import check_profile, read_change, read_new, read_secret
+from relay.api.json_route import JsonRoute
+from relay.api.requests import Cursor, Limit, new_id, no_such, only_parameters, read_id
+from relay.domain import ids
+from relay.domain.endpoint import Destination, Endpoint, EndpointState
+from relay.domain.signing import SECRET_ENTROPY_BYTES, new_secret
+from relay.store.endpoints import NEWEST
+from relay.store.faults import NameTaken, StoreUnavailable
+from relay.store.queue import Queue
+from relay.web import instants, paging
+from relay.web.problems import ErrorCode, FieldFault, Refused, invalid, pointer
+
+router = APIRouter(prefix="/v1/endpoints", tags=["endpoints"], route_class=JsonRoute)
+
+LISTING = "endpoints"
+
+logger = logging.getLogger(__name__)
+
+_NAMES_DRAWN = 5
+_BURIED_AT_ONCE = 500
+
+_UNKNOWN = problems(ErrorCode.NOT_FOUND)
+_FILTERS = problems(ErrorCode.BAD_FILTER, ErrorCode.BAD_CURSOR)
+_BODY = (
+    ErrorCode.MALFORMED,
+    ErrorCode.BODY_TIMEOUT,
+    ErrorCode.PAYLOAD_TOO_LARGE,
+    ErrorCode.CONTENT_TYPE,
+    ErrorCode.INVALID,
+    ErrorCode.URL_REFUSED,
+)
+
+
+def _path_id(id: str) -> UUID:  # noqa: A002 - the name that the path and its documentation have
+    return read_id(ids.ENDPOINT, id)
+
+
+EndpointId = Annotated[UUID, Depends(_path_id)]
+
+
+@router.post("", status_code=201, responses=problems(*_BODY))
+async def create_endpoint(wanted: EndpointNew, deps: Deps, tenant: Tenant, response: Response) -> EndpointCreated:
+    """Create an endpoint. The answer has its secret, this once."""
+    secret = read_secret(wanted)
+    if secret is None:
+        secret = new_secret(deps.ambient.entropy(SECRET_ENTROPY_BYTES))
+    # a drawn name may be taken, however unlikely that is
+    for left in reversed(range(1 if wanted.name else _NAMES_DRAWN)):
+        try:
+            config = read_new(deps, wanted)
+            endpoint = await deps.endpoints.create(tenant, new_id(deps), config, secret_id=new_id(deps), secret=secret)
+        except NameTaken:
+            if not left:
+                raise _name_taken() from None
+        else:
+            response.headers["location"] = f"/v1/endpoints/{ids.write(ids.ENDPOINT, endpoint.id)}"
+            return created(endpoint, secret.expose())
+    raise AssertionError("the last try returns or raises")
+
+
+@router.get("", responses=_FILTERS, dependencies=[Depends(only_parameters("limit", "cursor"))])
+async def list_endpoints(
+    deps: Deps, tenant: Tenant, limit: Limit = paging.DEFAULT_LIMIT, cursor: Cursor = None
+) -> EndpointPage:
+    """List the endpoints, newest first."""
+    before = NEWEST if cursor is None else paging.read_cursor(LISTING, cursor)
+    rows = await deps.endpoints.list(tenant, before=before, limit=limit + 1)
+    shown, following = paging.page(LISTING, rows, limit, lambda endpoint: endpoint.id)
+    return EndpointPage(data=[EndpointShown.of(endpoint) for endpoint in shown], next_cursor=following)
+
+
+@router.get("/{id}", responses=_UNKNOWN)
+async def get_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
+    """Show an endpoint."""
+    return _shown(await deps.endpoints.get(tenant, endpoint_id))
+
+
+@router.patch("/{id}", responses=problems(ErrorCode.NOT_FOUND, *_BODY))
+async def change_endpoint(endpoint_id: EndpointId, wanted: EndpointChange, deps: Deps, tenant: Tenant) -> EndpointShown:
+    """Change what is given of an endpoint, and leave the rest as it is."""
+    change = read_change(deps, wanted)
+    endpoint = await deps.endpoints.get(tenant, endpoint_id)
+    if endpoint is None:
+        raise no_such("endpoint")
+    if wanted.signature is not None:
+        # a secret never changes but by rotation, and what a rotation makes suits every profile
+        read = (await deps.destinations.read([endpoint_id]))[endpoint_id]
+        if isinstance(read, Destination):
+            check_profile(wanted.signature, filter(None, (read.secret, read.previous_secret)))
+        else:
+            raise read
+    if not wanted.model_fields_set:
+        return _shown(endpoint)
+    try:
+        return _shown(await deps.endpoints.update(tenant, endpoint_id, change))
+    except NameTaken:
+        raise _name_taken() from None
+
+
+@router.delete("/{id}", status_code=204, responses=_UNKNOWN)
+async def remove_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> Response:
+    """Remove an endpoint. What it is still owed becomes dead letters, `endpoint_removed`."""
+    if not await deps.endpoints.remove(tenant, endpoint_id):
+        raise no_such("endpoint")
+    return Response(status_code=204, background=BackgroundTask(_bury_removed, deps.queue))
+
+
+@router.post("/{id}/pause", responses=_UNKNOWN)
+async def pause_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
+    """Hold its deliveries until it is resumed. New events still match it."""
+    return _shown(await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.PAUSED))
+
+
+@router.post("/{id}/resume", responses=_UNKNOWN)
+async def resume_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
+    """Let its deliveries go again, whether a person paused it or a 410 disabled it."""
+    return _shown(await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.ACTIVE))
+
+
+@router.post("/{id}/rotate-secret", responses=_UNKNOWN)
+async def rotate_secret(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> SecretRotated:
+    """Make a new secret. Until the old one expires, requests are signed with both."""
+    secret = new_secret(deps.ambient.entropy(SECRET_ENTROPY_BYTES))
+    endpoint = await deps.endpoints.rotate_secret(
+        tenant,
+        endpoint_id,
+        secret_id=new_id(deps),
+        secret=secret,
+        overlap_seconds=deps.secret_overlap_seconds,
+    )
+    if endpoint is None:
+        raise no_such("endpoint")
+    return SecretRotated(
+        id=ids.write(ids.ENDPOINT, endpoint.id),
+        secret=secret.expose(),
+        previous_secret_expires_at=instants.write_optional(endpoint.previous_secret_expires_at),
+    )
+
+
+async def _bury_removed(queue: Queue) -> None:
+    """Until nothing is left to bury: each round takes some rows away for good, and an empty one ends it."""
+    try:
+        while await queue.bury_removed(batch=_BURIED_AT_ONCE):
+            pass
+    except StoreUnavailable as fault:
+        logger.warning("deliveries of a removed endpoint are left for the dispatcher to bury: %s", fault)
+
+
+def _shown(endpoint: Endpoint | None) -> EndpointShown:
+    if endpoint is None:
+        raise no_such("endpoint")
+    return EndpointShown.of(endpoint)
+
+
+def _name_taken() -> Refused:
+    return invalid([FieldFault(pointer("name"), "another endpoint has this name")])

@@ -1,0 +1,99 @@
+"""Receipts, deliveries and attempts as JSON.
+
+Owns the fields; what they say is worked out in `receipt_views`. Invariant: none holds a payload or a credential.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from relay.domain.delivery import DeadReason, DeliveryStatus
+from relay.domain.receipt import Boundary, ReceiptOutcome, TimelineWhat
+
+
+class DeliveryShown(BaseModel):
+    """An event owed to one endpoint."""
+
+    id: str
+    endpoint_id: str
+    consumer: str
+    status: DeliveryStatus
+    attempts: int = Field(description="How many were made, over all generations.")
+    generation: int
+    acked_at: str | None
+    next_attempt_at: str | None = Field(description="When it is due; null where nothing says when its lane opens.")
+    waiting_for: str | None = Field(description="null, `retry`, `ack`, or the gate that is closed.")
+    reason: DeadReason | None = Field(description="Why it is a dead letter.")
+    boundary: Boundary = Field(description="The handoff that it has to pass next, or where it ended.")
+    last_error: str | None
+
+
+class Moment(BaseModel):
+    """Something that happened; `at_ms` counts from the arrival of the request."""
+
+    boundary: Boundary
+    what: TimelineWhat
+    at_ms: float
+    consumer: str | None
+
+
+class ReceiptShown(BaseModel):
+    """What became of an event."""
+
+    receipt_id: str
+    event_id: str
+    type: str
+    schema_: str | None = Field(serialization_alias="schema")
+    tenant: str
+    source: str
+    received_at: str
+    journal_pos: str
+    content_type: str
+    payload_sha256: str
+    payload_bytes: int
+    rules_version: int
+    state: str = Field(description="`open` until everything that is owed is acked or given up, then `closed`.")
+    outcome: ReceiptOutcome | None
+    reason: DeadReason | None = Field(description="`no_route` where no endpoint wanted the event.")
+    closed_at: str | None
+    deliveries: list[DeliveryShown]
+    timeline: list[Moment]
+
+
+class AttemptShown(BaseModel):
+    """One try, or (`deferred`) one wait behind a closed gate. Times are in milliseconds."""
+
+    attempt: int
+    generation: int
+    at: str
+    outcome_class: str
+    reason: str | None
+    deferred_for_ms: int | None
+    status_code: int | None
+    error_class: str | None
+    snippet: str | None
+    wait_ms: float | None
+    connect_ms: float | None
+    send_ms: float | None
+    first_byte_ms: float | None
+    total_ms: float | None
+    display_url: str | None
+
+
+class DeliveryDetail(BaseModel):
+    """One delivery with every attempt, the first one first."""
+
+    id: str
+    receipt_id: str
+    endpoint_id: str
+    consumer: str
+    status: DeliveryStatus
+    attempt_count: int
+    generation: int
+    acked_at: str | None
+    next_attempt_at: str | None
+    waiting_for: str | None
+    reason: DeadReason | None
+    boundary: Boundary
+    last_error: str | None
+    attempts: list[AttemptShown]
