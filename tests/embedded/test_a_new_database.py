@@ -11,7 +11,8 @@ import asyncpg
 import pytest
 
 from relay.embedded import EmbeddedFault, EmbeddedServer, running_dsn
-from tests.embedded.conftest import fetch, rows
+from relay.embedded.postmaster import wait_until
+from tests.embedded.conftest import READY_SECONDS, fetch, rows
 
 Make = Callable[..., EmbeddedServer]
 
@@ -63,6 +64,20 @@ def test_the_person_who_waits_is_told_what_takes_time(data: Path, make_server: M
     assert "creating a database in" in told
     assert "starting PostgreSQL 18" in told
     assert lines[-1].endswith(f"is ready in {data / 'pg' / 'r1'}")
+
+
+def test_a_server_that_dies_is_noticed_and_can_be_started_again(used: Path, make_server: Make) -> None:
+    server = make_server(used)
+    assert not server.alive()
+    server.start()
+    assert server.alive()
+    address = server.dsn
+    os.kill(server.pid, signal.SIGKILL)
+    assert wait_until(lambda: not server.alive(), READY_SECONDS)
+    server.stop()
+    server.start()
+    assert server.alive()
+    assert server.dsn == address
 
 
 def test_another_process_finds_the_running_server(shared: EmbeddedServer) -> None:

@@ -1,7 +1,7 @@
 """A PostgreSQL server whose files are thrown away.
 
-Owns the one place where durability is given up, for speed: nothing in such a server outlives the run of the tests. The
-product has no switch for it.
+Owns the one place where durability is given up, for speed: nothing in such a server outlives the run of the tests.
+The product has no switch for it.
 """
 
 from __future__ import annotations

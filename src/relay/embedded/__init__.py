@@ -1,8 +1,8 @@
 """A local PostgreSQL server that Relay starts and stops by itself.
 
-Owns everything below ``DIR/pg`` of the data folder: making a database, starting its server, recovering after
-a crash, stopping it. What is in the database is the store's. Invariant: a server is reached over a unix
-socket with a password only, and no permission of any folder that was there before is changed.
+Owns everything below ``DIR/pg`` of the data folder: making a database, starting its server, recovering after a crash,
+stopping it. What is in the database is the store's. Invariant: a server is reached over a unix socket with a password
+only, and no permission of any folder that was there before is changed.
 """
 
 from relay.embedded.faults import (

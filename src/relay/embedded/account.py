@@ -1,9 +1,9 @@
 """Under whose name PostgreSQL runs.
 
-Owns the change of user that root needs, since PostgreSQL refuses to run as root. Invariant: no permission of
-any folder is changed for it. Where a folder on the way is closed to the server's account, the server gets one
-capability instead, the weakest that does, and it is found by trying rather than by reading mode bits, which
-know nothing of access lists.
+Owns the change of user that root needs, since PostgreSQL refuses to run as root. Invariant: no permission of any
+folder is changed for it. Where a folder on the way is closed to the server's account, the server gets one capability
+instead, the weakest that does, and it is found by trying rather than by reading mode bits, which know nothing of
+access lists.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SERVICE_ACCOUNTS = ("relay", "postgres", "nobody")
 """The accounts that root gives a new server to, best first. None is ever created."""
 
 _PROBE_LIMIT = 30.0
-_OUTPUT_SHOWN = 4000
+_OUTPUT_SHOWN = 1500
 
 
 class Way(Enum):
@@ -47,9 +47,14 @@ class Account:
     gid: int
 
     @property
-    def ids(self) -> tuple[int, int]:
-        """User and group, as ``chown`` takes them."""
-        return self.uid, self.gid
+    def is_us(self) -> bool:
+        """Whether this process runs under it."""
+        return self.uid == os.geteuid()
+
+    @property
+    def gift(self) -> tuple[int, int] | None:
+        """To whom, as (uid, gid), what we make for the server has to be given; None if it stays with us."""
+        return None if self.is_us else (self.uid, self.gid)
 
 
 def current_account() -> Account:
@@ -73,8 +78,7 @@ def service_account() -> Account:
 
 
 def account_for(cluster: Path) -> Account:
-    """Who is to run the server of that data folder: its owner if it exists, else us, or for root a service
-    account.
+    """Who is to run the server of that data folder: its owner if it exists, else us, or for root a service account.
 
     Raises `NoUsableAccount`, also if the folder's owner is neither us nor someone whom we can become.
     """
@@ -138,9 +142,7 @@ class Runner:
         output: IO[bytes] | int = subprocess.PIPE,
         more_environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a program in a session of its own, so that the terminal's Ctrl-C does not reach it. Raises
-        `OSError`.
-        """
+        """Start a program in a session of its own, so that the terminal's Ctrl-C passes it by. Raises `OSError`."""
         plainly = self.way is Way.PLAINLY
         return subprocess.Popen(
             self.command(program, *arguments),
@@ -159,8 +161,7 @@ class Runner:
     def run(self, program: str, *arguments: str, text: str = "", seconds: float) -> str:
         """Run a program to its end with `text` as its input and return its output.
 
-        Raises `StartFailed` with the output's end if it fails or takes longer than `seconds`, and then kills
-        it.
+        Raises `StartFailed` with the output's end if it fails or takes longer than `seconds`, and then kills it.
         """
         try:
             process = self.spawn(program, *arguments, stdin=subprocess.PIPE)
@@ -182,8 +183,8 @@ class Runner:
 def _with_capability(account: Account, capability: str) -> list[str]:
     """The beginning of a command that becomes `account` and keeps one capability, and that for good.
 
-    PostgreSQL looks for its own programs with access(2), which ignores capabilities of ordinary users unless
-    the secure bit ``no_setuid_fixup`` is set.
+    PostgreSQL looks for its own programs with access(2), which ignores capabilities of ordinary users unless the
+    secure bit ``no_setuid_fixup`` is set.
     """
     return [
         shutil.which("setpriv") or "setpriv",
@@ -201,10 +202,10 @@ def _with_capability(account: Account, capability: str) -> list[str]:
 def find_runner(account: Account, programs: Programs, probe: Path) -> Runner:
     """Find the weakest way in which the account can run the programs and use a folder beside its own.
 
-    `probe` is a folder that belongs to the account and holds an empty ``postgresql.conf``: the server itself
-    is asked to read it. Raises `NoUsableAccount` with the folder that is in the way.
+    `probe` is a folder that belongs to the account and holds an empty ``postgresql.conf``: the server itself is asked
+    to read it. Raises `NoUsableAccount` with the folder that is in the way.
     """
-    if account.uid == os.geteuid():
+    if account.is_us:
         return Runner(account, programs, Way.AS_WE_ARE)
     troubles = []
     for way in (Way.PLAINLY, Way.READING_ANYWHERE, Way.ACCESS_ANYWHERE):

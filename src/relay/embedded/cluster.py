@@ -1,8 +1,7 @@
 """PostgreSQL's data folder: whether there is one, and making one.
 
-Owns ``initdb`` and the roles and the database in a new folder. Invariant: a data folder appears under its
-name only when it is complete, roles, database and access rules included; until then it is a half-made folder
-that nobody uses.
+Owns ``initdb`` and the roles and the database in a new folder. Invariant: a data folder appears under its name only
+when it is complete, roles, database and access rules included; until then it is a half-made folder that nobody uses.
 """
 
 from __future__ import annotations
@@ -61,9 +60,9 @@ def exists(cluster: Path, major: str) -> bool:
 def scratch_folder(layout: Layout, account: Account) -> Path:
     """Make an empty folder of the account's own beside the data folder. Raises `OSError`."""
     folder = Path(tempfile.mkdtemp(prefix=layout.scratch_prefix, dir=layout.home))
-    if account.uid != folder.stat().st_uid:
+    if account.gift is not None:
         # Only the folder is given away, while it is empty and nobody can have put anything into it.
-        os.chown(folder, *account.ids)
+        os.chown(folder, *account.gift)
     return folder
 
 
@@ -115,9 +114,7 @@ def _passwords(credentials: Credentials) -> tuple[str, ...]:
 
 
 def _in_single_user_mode(cluster: Path, runner: Runner, seconds: float, *statements: str) -> None:
-    """Run statements, a line each, in a server that has no socket and no other user: it needs no login to get
-    in.
-    """
+    """Run statements, a line each, in a server that has no socket and no other user: it needs no login to get in."""
     runner.run(
         "postgres",
         "--single",

@@ -1,8 +1,8 @@
 """What Relay tells PostgreSQL.
 
-Owns the two files that are written anew at each start: ``relay.conf``, which ``postgresql.conf`` includes,
-and ``pg_hba.conf``. Invariant: what was answered with yes survives a loss of power (fsync, full pages,
-synchronous commit), and nobody is let in without a password.
+Owns the two files that are written anew at each start: ``relay.conf``, which ``postgresql.conf`` includes, and
+``pg_hba.conf``. Invariant: what was answered with yes survives a loss of power (fsync, full pages, synchronous
+commit), and nobody is let in without a password.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ local   replication  all   scram-sha-256
 _MIB = 1024 * 1024
 _LEAST_BUFFERS = 32 * _MIB
 _MOST_BUFFERS = 256 * _MIB
-# Version 2 and 1 of control groups: how much a container may use. Outside of one, the files are missing or
-# hold no bound.
+# Version 2 and 1 of control groups: how much a container may use. Outside of one, the files are missing or hold no
+# bound.
 _MEMORY_BOUNDS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 

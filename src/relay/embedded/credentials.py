@@ -1,7 +1,6 @@
 """The passwords of the embedded server.
 
-Owns the file that holds them. Invariant: the file is readable by its owner alone and is complete whenever it
-exists.
+Owns the file that holds them. Invariant: the file is readable by its owner alone and is complete whenever it exists.
 """
 
 from __future__ import annotations
@@ -39,18 +38,14 @@ class Credentials:
         return cls(Secret(secrets.token_hex(24)), Secret(secrets.token_hex(24)))
 
     def url(self, sockets: Path, *, superuser: bool = False) -> str:
-        """The ``postgresql://`` address of the database for the owner or the superuser. It holds the
-        password.
-        """
+        """The ``postgresql://`` address of the database for the owner or the superuser. It holds the password."""
         role, password = (SUPERUSER, self.superuser) if superuser else (OWNER, self.owner)
         folder = quote(str(sockets))
         return f"postgresql://{role}:{password.expose()}@/{OWNER}?host={folder}&port={PORT}"
 
 
 def read_credentials(path: Path) -> Credentials | None:
-    """Read the file; None if there is none. Raises `DataFolderRefused` if it holds something else, or
-    `OSError`.
-    """
+    """Read the file; None if there is none. Raises `DataFolderRefused` if it holds something else, or `OSError`."""
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         return Credentials(Secret(fields["owner"]), Secret(fields["superuser"]))

@@ -1,7 +1,6 @@
 """What can go wrong with the embedded server, in words for the person who started it.
 
-Owns the exceptions of this room. Invariant: each message names the folder or process concerned and what to
-do.
+Owns the exceptions of this room. Invariant: each message names the folder or process concerned and what to do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Files that appear whole.
 
-Owns the one way in which this room writes a file. Invariant: no reader ever sees half of one, and no link
-that somebody put at its place is followed, which matters where root writes into a folder that belongs to
-another account.
+Owns the one way in which this room writes a file. Invariant: no reader ever sees half of one, and no link that
+somebody put at its place is followed, which matters where root writes into a folder that belongs to another account.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From a data folder to a server that answers.
 
-Owns the launch of the server process, the wait while it recovers, the proof that it is the right server, and
-its end. Invariant: each wait here has a bound with a name; the long ones go on only while the server lives
-and says that it moves.
+Owns the launch of the server process, the wait while it recovers, the proof that it is the right server, and its end.
+Invariant: each wait here has a bound with a name; the long ones go on only while the server lives and says that it
+moves.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ SILENCE_SECONDS = 15 * 60.0
 """How long a starting server may say nothing at all; while it recovers it speaks every two seconds."""
 
 FAST_STOP_SECONDS = 60.0
-"""How long a server may take to write out what it holds; after that it is stopped as by a crash, which loses
-nothing.
+"""How long a server may take to write out what it holds; after that it is stopped as by a crash, which loses nothing.
 """
 
 HARD_STOP_SECONDS = 15.0
@@ -58,12 +57,11 @@ class Waiting:
 
 
 def clear_remains(layout: Layout, sockets: Path, cluster_name: str, waiting: Waiting) -> None:
-    """Remove what a killed server left: its children, its process number, its socket. There must be no live
-    server.
+    """Remove what a killed server left: its children, its process number, its socket. There must be no live server.
 
-    PostgreSQL would refuse to start if the number meanwhile belongs to another process. Should the server
-    live after all, hidden from us, then it still holds its shared memory, which is found by the data folder
-    itself; a second one never runs beside it. Raises `StartFailed` if children do not end.
+    PostgreSQL would refuse to start if the number meanwhile belongs to another process. Should the server live after
+    all, hidden from us, then it still holds its shared memory, which is found by the data folder itself; a second one
+    never runs beside it. Raises `StartFailed` if children do not end.
     """
     if left := orphans(cluster_name):
         waiting.report(f"waiting for {len(left)} processes of a server that was killed")
@@ -109,8 +107,8 @@ def _launch_once(layout: Layout, runner: Runner, waiting: Waiting) -> Postmaster
 def await_ready(postmaster: Postmaster, log: LogFile, since: int, waiting: Waiting) -> None:
     """Wait until the server takes queries, however long it has to recover, and report its progress.
 
-    `since` is the length of the log when it started. Raises `StartFailed` with the end of the log if the
-    server ends, says nothing for `SILENCE_SECONDS`, takes longer than `RECOVERY_SECONDS`, or is given up.
+    `since` is the length of the log when it started. Raises `StartFailed` with the end of the log if the server ends,
+    says nothing for `SILENCE_SECONDS`, takes longer than `RECOVERY_SECONDS`, or is given up.
     """
     follower = Follower(log, since)
     began = heard = time.monotonic()
@@ -143,8 +141,7 @@ def _with_tail(trouble: str, log: LogFile, since: int) -> str:
 def prove(programs: Programs, sockets: Path, credentials: Credentials, kept_in: Path) -> None:
     """Run a query as the owner, whose password is kept in that file. Raises `StartFailed` if it fails.
 
-    The login is by SCRAM and nothing else, in which the server proves that it knows the password, too: it is
-    ours.
+    The login is by SCRAM and nothing else, in which the server proves that it knows the password, too: it is ours.
     """
     login = environment(
         PGHOST=str(sockets),
@@ -159,10 +156,10 @@ def prove(programs: Programs, sockets: Path, credentials: Credentials, kept_in: 
     try:
         subprocess.run(command, env=login, check=True, capture_output=True, text=True, timeout=_QUERY_SECONDS)
     except subprocess.CalledProcessError as fault:
-        raise StartFailed(
-            f"PostgreSQL runs but does not let Relay in: {fault.stderr.strip()}\n"
-            f"If {kept_in} came from another database, remove it: the next start sets new passwords."
-        ) from fault
+        told = fault.stderr.strip()
+        if "password authentication failed" in told:
+            told += f"\nIf {kept_in} came from another database, remove it: the next start sets new passwords."
+        raise StartFailed(f"PostgreSQL runs but does not let Relay in: {told}") from fault
     except (OSError, subprocess.TimeoutExpired) as fault:
         raise StartFailed(f"PostgreSQL runs but does not answer: {fault}") from fault
 

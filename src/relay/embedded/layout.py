@@ -1,7 +1,7 @@
 """Where the embedded server keeps what it owns.
 
-Owns the names of files and folders below ``DIR/pg``, and the creation of those folders. Invariant: folders
-that were there before keep the owner and the permissions that they have.
+Owns the names of files and folders below ``DIR/pg``, and the creation of those folders. Invariant: folders that were
+there before keep the owner and the permissions that they have.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ class Layout:
 
     @property
     def scratch_prefix(self) -> str:
-        """How the names of half-made folders begin. Only the holder of the lock makes, renames or removes
-        them.
-        """
+        """How the names of half-made folders begin. Only the holder of the lock makes, renames or removes them."""
         return f"{self.replica}.new-"
 
     @property
@@ -63,8 +61,8 @@ class Layout:
     def make_folders(self, *, passable: bool) -> None:
         """Create the data folder and ``pg`` in it, whichever is missing.
 
-        A new folder is closed to others (0700), or with `passable` only lets them through (0711), so that the
-        account of the server needs no privilege to reach its own folder. Raises `OSError`.
+        A new folder is closed to others (0700), or with `passable` only lets them through (0711), so that the account
+        of the server needs no privilege to reach its own folder. Raises `OSError`.
         """
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
         for folder in (self.data_dir, self.home):

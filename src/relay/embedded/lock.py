@@ -1,8 +1,8 @@
 """One Relay process per server.
 
-Owns the lock that says who starts, runs or stops the server of a data folder. Invariant: the system drops the
-lock with its holder, however that ends, so it never has to be judged stale; it holds between containers that
-share a folder, too.
+Owns the lock that says who starts, runs or stops the server of a data folder. Invariant: the system drops the lock
+with its holder, however that ends, so it never has to be judged stale; it holds between containers that share a
+folder, too.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         """Take it. Raises `ServerInUse` if another process holds it, and `OSError`."""
-        # Python's descriptors are not inherited, so the server, which outlives a killed Relay, does not keep
-        # the lock.
+        # Python's descriptors are not inherited, so the server, which outlives a killed Relay, does not keep the
+        # lock.
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 """The server's log file.
 
-Owns its length and the reading of its end. Invariant: the file and the one older part that is kept do not
-grow beyond `KEEP_BYTES` each for longer than `TRIM_SECONDS`, while a Relay process runs the server.
+Owns its length and the reading of its end. Invariant: the file and the one older part that is kept do not grow beyond
+`KEEP_BYTES` each for longer than `TRIM_SECONDS`, while a Relay process runs the server.
 """
 
 from __future__ import annotations
@@ -42,12 +42,10 @@ class LogFile:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def trim(self) -> None:
-        """Put a file that has grown too long aside, in place of the part that was put aside before. Raises
-        `OSError`.
+        """Put a file that has grown too long aside, in place of the part that was put aside before. Raises `OSError`.
 
-        It is copied and emptied rather than renamed, since the server keeps it open. What is written between
-        the two is lost, and so is all of it if the disk has no room for the copy: then the room is worth
-        more.
+        It is copied and emptied rather than renamed, since the server keeps it open. What is written between the two
+        is lost, and so is all of it if the disk has no room for the copy: then the room is worth more.
         """
         if self.size() <= KEEP_BYTES:
             return
@@ -74,9 +72,7 @@ class Follower:
         self._position = since
 
     def news(self) -> Iterator[str]:
-        """Each whole line that came since the last call; lines that tell of progress are cut down to what
-        they tell.
-        """
+        """Each whole line that came since the last call; lines that tell of progress are cut down to what they tell."""
         with self._log.path.open("rb") as file:
             if self._log.size() < self._position:  # it was emptied meanwhile
                 self._position = 0

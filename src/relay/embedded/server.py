@@ -1,14 +1,13 @@
 """Start and stop of one embedded server.
 
-Owns the order of the steps: folders, lock, account, data folder, settings, process, proof. Leaves each step
-to its module. Invariants: at most one Relay process handles a server at a time; a start that fails leaves no
-process behind that it started; a server is handed out only after it answered a query to the owner's password.
+Owns the order of the steps: folders, lock, account, data folder, settings, process, proof. Leaves each step to its
+module. Invariants: at most one Relay process handles a server at a time; a start that fails leaves no process behind
+that it started; a server is handed out only after it answered a query to the owner's password.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -48,8 +47,8 @@ class _Running:
 class EmbeddedServer:
     """One PostgreSQL server in ``DIR/pg/<replica>``, for the processes of this machine.
 
-    `settings` are added to Relay's own, and win; tests use it, the product leaves it alone. Nothing happens
-    before `start`. Not for several threads at once.
+    `settings` are added to Relay's own, and win; tests use it, the product leaves it alone. Nothing happens before
+    `start`. Not for several threads at once.
     """
 
     def __init__(self, data_dir: Path, replica: str = "r1", *, settings: Mapping[str, str] | None = None) -> None:
@@ -59,9 +58,7 @@ class EmbeddedServer:
 
     @property
     def dsn(self) -> str:
-        """The address of the database for its owner, password included. Raises `EmbeddedFault` unless
-        started.
-        """
+        """The address of the database for its owner, password included. Raises `EmbeddedFault` unless started."""
         running = self._require()
         return running.credentials.url(running.sockets)
 
@@ -81,10 +78,9 @@ class EmbeddedServer:
 
         Setting `give_up`, from another thread, ends a start that takes too long for somebody.
 
-        A new folder gets a new database. A server that was killed recovers first, however long that takes
-        within `cluster.RECOVERY_SECONDS`. A server that still runs, because only Relay was killed, is taken
-        over. Does nothing if it is started already. Raises `EmbeddedFault`, and then nothing runs that did
-        not run before.
+        A new folder gets a new database. A server that was killed recovers first, however long that takes within
+        `cluster.RECOVERY_SECONDS`. A server that still runs, because only Relay was killed, is taken over. Does
+        nothing if it is started already. Raises `EmbeddedFault`, and then nothing runs that did not run before.
         """
         if self._running is None:
             with _translated(self._layout), contextlib.ExitStack() as undo:
@@ -93,8 +89,7 @@ class EmbeddedServer:
                 undo.pop_all()
 
     def stop(self) -> None:
-        """Stop the server: in order, and if that takes too long, as by a crash. Does nothing if it is not
-        started.
+        """Stop the server: in order, and if that takes too long, as by a crash. Does nothing if it is not started.
 
         Raises `EmbeddedFault` if it does not end.
         """
@@ -106,6 +101,10 @@ class EmbeddedServer:
             running.trimmer.stop()
             end(running.postmaster)
             discard_sockets(running.sockets)
+
+    def alive(self) -> bool:
+        """Whether the server that was started still runs; False also if none was, or if it was stopped."""
+        return self._running is not None and self._running.postmaster.alive()
 
     def _require(self) -> _Running:
         if self._running is None:
@@ -130,7 +129,7 @@ class _Start:
         """Take every step. Raises `EmbeddedFault` and `OSError`."""
         cluster.exists(self._layout.cluster, self._programs.major)  # refuse before anything is created beside it
         account = account_for(self._layout.cluster)
-        self._layout.make_folders(passable=account.uid != os.geteuid())
+        self._layout.make_folders(passable=not account.is_us)
         lock = Lock(self._layout.lock)
         self._undo.callback(lock.release)
         self._remove_leftovers()
@@ -159,9 +158,9 @@ class _Start:
         """Find out how to run programs under the account, by having the server read a file of its own."""
         try:
             probe = cluster.scratch_folder(self._layout, account)
-            place(probe / "postgresql.conf", "", owner=account.ids)
+            place(probe / "postgresql.conf", "", owner=account.gift)
         except OSError as fault:
-            if account.uid == os.geteuid():
+            if account.is_us:
                 raise
             raise NoUsableAccount(
                 f"this root may not give files to {account.name} and read them ({fault.strerror}); run Relay as an"
@@ -172,15 +171,14 @@ class _Start:
         finally:
             shutil.rmtree(probe)
         if runner.way is not Way.AS_WE_ARE:
-            self._report(
-                f"PostgreSQL runs as {account.name}; capability needed to reach its folders: {runner.way.value}"
+            more = (
+                "" if runner.way is Way.PLAINLY else f" and passes closed folders by the capability {runner.way.value}"
             )
+            self._report(f"PostgreSQL runs as {account.name}{more}")
         return runner
 
     def _create(self, runner: Runner, sockets: Path) -> Credentials:
-        """Make a data folder with a database in it. Its passwords are kept first, so that no crash can lose
-        them.
-        """
+        """Make a data folder with a database in it. Its passwords are kept first, so that no crash can lose them."""
         self._report(f"creating a database in {self._layout.cluster}")
         credentials = read_credentials(self._layout.credentials) or Credentials.new()
         write_credentials(self._layout.credentials, credentials)
@@ -206,14 +204,14 @@ class _Start:
         return credentials
 
     def _take_over(self, sockets: Path) -> Postmaster | None:
-        """The server that a killed Relay left running; None if there is none, or if it had to be stopped for
-        new settings.
+        """The server that a killed Relay left running; None if there is none, or if it had to be stopped for new
+        settings.
         """
         running = Postmaster.running(self._layout.cluster)
         if running is None:
             return None
         said = running.said()
-        if said is not None and said.status != "stopping" and self._settings_stand(sockets):
+        if said is not None and said.status != "stopping" and not self._changed_settings(self._layout.cluster, sockets):
             self._report(f"taking over the running server, process {running.pid}")
             log = LogFile(self._layout.log)
             await_ready(running, log, log.size(), self._waiting)
@@ -233,8 +231,8 @@ class _Start:
         clear_remains(self._layout, sockets, self._cluster_name(self._layout.cluster), self._waiting)
 
     def _cluster_name(self, folder: Path) -> str:
-        """A name of this data folder alone: its inode number stays when it is renamed, and no copy of it has
-        the same.
+        """A name of this data folder alone: its inode number stays when it is renamed, and no copy of it has the
+        same.
         """
         return f"relay-{self._layout.replica}-{folder.stat().st_ino:x}"
 
@@ -249,13 +247,14 @@ class _Start:
         )
         return {SETTINGS_FILE: settings_text(facts, self._settings), ACCESS_FILE: ACCESS}
 
-    def _settings_stand(self, sockets: Path) -> bool:
-        wanted = self._settings_of(self._layout.cluster, sockets)
-        return all(read_or_none(self._layout.cluster / name) == text for name, text in wanted.items())
+    def _changed_settings(self, folder: Path, sockets: Path) -> Mapping[str, str]:
+        """The files that are not as they should be, with the text that they should have."""
+        wanted = self._settings_of(folder, sockets)
+        return {name: text for name, text in wanted.items() if read_or_none(folder / name) != text}
 
     def _write_settings(self, folder: Path, runner: Runner, sockets: Path) -> None:
-        for name, text in self._settings_of(folder, sockets).items():
-            place(folder / name, text, owner=runner.account.ids)
+        for name, text in self._changed_settings(folder, sockets).items():
+            place(folder / name, text, owner=runner.account.gift)
 
 
 @contextlib.contextmanager
@@ -271,11 +270,10 @@ def _translated(layout: Layout) -> Iterator[None]:
 
 
 def running_dsn(data_dir: Path, replica: str = "r1") -> str | None:
-    """The owner's address of the server that runs in that folder, started by whichever process; None if none
-    runs.
+    """The owner's address of the server that runs in that folder, started by whichever process; None if none runs.
 
-    The server may still be recovering, and then tells each client so. Raises `EmbeddedFault` if the folder is
-    closed to us.
+    The server may still be recovering, and then tells each client so. Raises `EmbeddedFault` if the folder is closed
+    to us.
     """
     layout = Layout(data_dir, replica)
     with _translated(layout):

@@ -1,8 +1,7 @@
 """The folder of the server's unix socket.
 
-Owns the choice of that folder. Invariant: only the server's account and the user (or, for root, the group) of
-the Relay process that starts it can enter the folder, so nobody else gets as far as being asked for a
-password.
+Owns the choice of that folder. Invariant: only the server's account and the user (or, for root, the group) of the
+Relay process that starts it can enter the folder, so nobody else gets as far as being asked for a password.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ def usable(folder: Path) -> bool:
 def prepare_sockets(layout: Layout, account: Account) -> Path:
     """Make the folder for the socket, or make it empty, and return it.
 
-    It lies beside the data folder, or where that path is too long below the system's temporary folder, under
-    a name that is the same at each start, so that clients find a restarted server again. Raises `OSError` and
+    It lies beside the data folder, or where that path is too long below the system's temporary folder, under a name
+    that is the same at each start, so that clients find a restarted server again. Raises `OSError` and
     `DataFolderRefused`.
     """
     for folder in (layout.sockets, _temporary(layout, account)):
@@ -61,14 +60,13 @@ def _make(folder: Path, account: Account) -> None:
     """Create the folder, or check that it is the one which an earlier start created."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    # By descriptor from here on: in a shared temporary folder, a path may be turned into a link at any
-    # moment.
+    # By descriptor from here on: in a shared temporary folder, a path may be turned into a link at any moment.
     descriptor = _open_folder(folder)
     try:
         if os.fstat(descriptor).st_uid not in (account.uid, os.geteuid()):
             raise DataFolderRefused(f"{folder} is in the way: it belongs neither to us nor to {account.name}")
         os.fchown(descriptor, account.uid, os.getegid())
-        os.fchmod(descriptor, 0o700 if account.uid == os.geteuid() else 0o710)
+        os.fchmod(descriptor, 0o700 if account.is_us else 0o710)
     finally:
         os.close(descriptor)
 
@@ -83,14 +81,15 @@ def _open_folder(folder: Path) -> int:
 def remove_stale_sockets(folder: Path) -> None:
     """Remove what a killed server left in its folder. Only for a folder whose server is known to be gone.
 
-    PostgreSQL would refuse to start if the process number in the socket's lock file meanwhile belongs to
-    another process.
+    PostgreSQL would refuse to start if the process number in the socket's lock file meanwhile belongs to another
+    process.
     """
     for name in (SOCKET_NAME, f"{SOCKET_NAME}.lock"):
         (folder / name).unlink(missing_ok=True)
 
 
 def discard_sockets(folder: Path) -> None:
-    """Remove the folder of a stopped server. Raises `OSError` if there is anything of someone else's in it."""
+    """Remove the folder of a stopped server, if it is still there. Raises `OSError` if there is anything else in it."""
     remove_stale_sockets(folder)
-    folder.rmdir()
+    with contextlib.suppress(FileNotFoundError):
+        folder.rmdir()
