@@ -11,17 +11,16 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
 
-from relay.embedded import EmbeddedServer
 from relay.store.database import Database
 from relay.store.migrate import migrate
+from tests.support.postgres import RELAXED, throwaway_server
 
-_SETTINGS = {"fsync": "off", "synchronous_commit": "on", "full_page_writes": "off", "max_connections": "200"}
+_SETTINGS = {**RELAXED, "max_connections": "200"}
 _TEMPLATE = "relay_template"
 _numbers = count(1)
 
@@ -47,19 +46,14 @@ class Server:
 
 
 @pytest.fixture(scope="session")
-def database_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def database_server() -> Iterator[Server]:
     """One server for the whole session, with a migrated template."""
     given = os.environ.get("RELAY_TEST_DATABASE_URL")
     if given:
         yield from _with_template(Server(given))
         return
-    folder: Path = tmp_path_factory.mktemp("postgres")
-    embedded = EmbeddedServer(folder, settings=_SETTINGS)
-    embedded.start()
-    try:
-        yield from _with_template(Server(embedded.superuser_dsn))
-    finally:
-        embedded.stop()
+    with throwaway_server(_SETTINGS) as server:
+        yield from _with_template(Server(server.superuser_dsn))
 
 
 def _with_template(server: Server) -> Iterator[Server]:
