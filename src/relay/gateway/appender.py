@@ -56,7 +56,7 @@ class Appender:
         ambient: Ambient,
         emit: Listener,
         durability: Durability,
-        most_waiting: int = MOST_WAITING,
+        most_waiting: int,
     ) -> None:
         self._journal = journal
         self._snapshots = snapshots

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import DurabilityKnown, Listener
 from relay.gateway.answers import Durability
-from relay.gateway.appender import Appender
+from relay.gateway.appender import MOST_WAITING, Appender
 from relay.gateway.ingest import PATH, Ingest
 from relay.gateway.routes import Snapshots
 from relay.gateway.wakeups import Wakeups
@@ -50,13 +50,24 @@ def create_gateway(
     emit: Listener,
     durability: Durability,
     max_payload_bytes: int,
+    most_waiting: int = MOST_WAITING,
 ) -> Gateway:
-    """Wire a gateway. `wakeups` wants a pool of its own or one with room beside the one append in flight."""
+    """Wire a gateway.
+
+    `wakeups` wants a pool of its own or one with room beside the one append in flight; `most_waiting` events wait for
+    their append before more are turned away.
+    """
     emit(DurabilityKnown(durability.confirmed, durability.of))
     snapshots = Snapshots(endpoints)
     waker = Wakeups(wakeups)
     appender = Appender(
-        journal=journal, snapshots=snapshots, wakeups=waker, ambient=ambient, emit=emit, durability=durability
+        journal=journal,
+        snapshots=snapshots,
+        wakeups=waker,
+        ambient=ambient,
+        emit=emit,
+        durability=durability,
+        most_waiting=most_waiting,
     )
     ingest = Ingest(appender=appender, ambient=ambient, emit=emit, max_payload_bytes=max_payload_bytes)
     return Gateway({PATH: ingest}, snapshots, appender, waker)

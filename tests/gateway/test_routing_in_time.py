@@ -1,0 +1,65 @@
+"""Claims about rules that change while events come in, against a real database."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from relay.domain import ids
+from relay.gateway import appender
+from tests.gateway.world import TENANT, World, event
+
+
+async def test_an_endpoint_created_before_a_post_gets_its_event_under_load_in_two_processes(world: World) -> None:
+    """Both gateways are kept busy by other senders, so their snapshots are used, and stale, all the time."""
+    over = asyncio.Event()
+
+    async def load(gateway: World) -> int:
+        count = 0
+        while not over.is_set():
+            reply = await gateway.post(event("load.more", n=count))
+            assert reply.status == 202
+            count += 1
+        return count
+
+    async with World.over(world.dsn) as other:
+        senders = [asyncio.create_task(load(each)) for each in (world, other) for _ in range(4)]
+        for n in range(30):
+            endpoint = ids.write(ids.ENDPOINT, await world.subscribe(f"made.{n}"))
+            for gateway in (world, other):
+                answer = (await gateway.post(event(f"made.{n}"))).json()
+                assert [owed["endpoint_id"] for owed in answer["deliveries"]] == [endpoint]
+        over.set()
+        assert min(await asyncio.gather(*senders)) > 0
+
+
+async def test_an_endpoint_removed_before_a_post_gets_nothing_more(world: World) -> None:
+    endpoint = await world.subscribe()
+    async with World.over(world.dsn) as other:
+        assert len((await other.post()).json()["deliveries"]) == 1
+        assert await world.endpoints.remove(TENANT, endpoint)
+        assert (await other.post()).json()["deliveries"] == []
+
+
+async def test_the_answer_names_what_was_stored_after_the_rules_changed(world: World) -> None:
+    """The first group was routed by old rules; what its senders read, and repeat, must be the second routing."""
+    key = ("Idempotency-Key", "k")
+    await world.gateway.start()
+    async with World.over(world.dsn) as other:
+        await other.subscribe()
+    first, again = await asyncio.gather(world.post(event(), key), world.post(event(), key))
+    assert len(first.json()["deliveries"]) == 1
+    assert first.body == again.body
+    (row,) = await world.sql("select id from deliveries")
+    assert str(row["id"]) == first.json()["deliveries"][0]["id"]
+
+
+async def test_rules_that_never_stand_still_are_a_503(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appender, "REDONE_SECONDS", 0.0)
+    await world.gateway.start()
+    await world.subscribe()
+    reply = await world.post()
+    assert (reply.status, reply.code) == (503, "database_unavailable")
+    assert (await world.post()).status == 202
+    assert await world.count("journal") == 1

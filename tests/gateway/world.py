@@ -1,0 +1,143 @@
+"""A gateway over a real database, and what its tests say to it.
+
+Owns the wiring that the composition root does in the product, with the real clocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+import asyncpg
+
+from relay.domain import ids
+from relay.domain.endpoint import EndpointConfig
+from relay.domain.secret import Secret
+from relay.gateway import Durability, Gateway, create_gateway
+from relay.store.database import Database
+from relay.store.endpoints import Endpoints
+from relay.store.journal import Journal
+from relay.store.receipts import Receipts
+from relay.store.vault import Vault, new_key
+from relay.store.wakeups import WakeupSender
+from tests.support.asgi import Reply, call
+from tests.support.world import Ear, real_ambient
+
+TENANT = "acct_default"
+PATH = "/v1/events"
+JSON = ("Content-Type", "application/json")
+MAX_PAYLOAD_BYTES = 65_536
+
+Headers = Iterable[tuple[str, str]]
+
+
+def event(event_type: str = "invoice.paid", **members: object) -> bytes:
+    """The body of an event."""
+    return json.dumps({"type": event_type, **members}).encode()
+
+
+def new_id() -> UUID:
+    """An id of now."""
+    return ids.uuid7(time.time_ns() // 1_000_000, os.urandom(ids.ENTROPY_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One process's gateway, and a look at what it wrote."""
+
+    dsn: str
+    database: Database
+    gateway: Gateway
+    endpoints: Endpoints
+    receipts: Receipts
+    ear: Ear
+
+    @classmethod
+    @asynccontextmanager
+    async def over(cls, dsn: str, *, most_waiting: int = 10_000) -> AsyncIterator[World]:
+        """A gateway of its own over that database, drained in the end."""
+        database = await Database.connect(dsn, name="relay-tests", size=4)
+        endpoints, ear = Endpoints(database, Vault([new_key()])), Ear()
+        gateway = create_gateway(
+            journal=Journal(database, key_retention_seconds=86_400.0),
+            endpoints=endpoints,
+            wakeups=WakeupSender(database),
+            ambient=real_ambient(),
+            emit=ear,
+            durability=Durability(1, 1),
+            max_payload_bytes=MAX_PAYLOAD_BYTES,
+            most_waiting=most_waiting,
+        )
+        try:
+            yield cls(dsn, database, gateway, endpoints, Receipts(database), ear)
+        finally:
+            await gateway.drain(5.0)
+            await database.close()
+
+    async def request(
+        self,
+        method: str = "POST",
+        *,
+        headers: Headers = (JSON,),
+        body: bytes | Iterable[bytes] = b"",
+        declared: bool = True,
+    ) -> Reply:
+        """One request to the route."""
+        app = self.gateway.routes[PATH]
+        return await call(app, method, PATH, headers=headers, body=body, declared=declared)
+
+    async def post(self, body: bytes | None = None, *headers: tuple[str, str]) -> Reply:
+        """Post an event as JSON, with these headers on top."""
+        return await self.request(headers=(JSON, *headers), body=event() if body is None else body)
+
+    async def subscribe(self, *patterns: str, name: str | None = None) -> UUID:
+        """Create an endpoint for these types, all of them if none is given."""
+        endpoint = new_id()
+        config = EndpointConfig(
+            name=name or f"endpoint-{endpoint.hex}", url="https://example.com/", event_types=patterns or ("*",)
+        )
+        secret = Secret("whsec_" + "a" * 44)
+        await self.endpoints.create(TENANT, endpoint, config, secret_id=new_id(), secret=secret)
+        return endpoint
+
+    async def sql(self, query: str, *arguments: object) -> list[asyncpg.Record]:
+        """Look into the database."""
+        async with self.database.connection() as connection:
+            rows: list[asyncpg.Record] = await connection.fetch(query, *arguments)
+        return rows
+
+    async def count(self, table: str) -> int:
+        """How many rows a table has."""
+        (row,) = await self.sql(f"select count(*) from {table}")  # noqa: S608 - the tests' own names
+        count: int = row[0]
+        return count
+
+    async def stored_nothing(self) -> bool:
+        """Whether no request has left a trace."""
+        counts = [await self.count(table) for table in ("journal", "receipts", "deliveries", "idempotency_keys")]
+        return not any(counts)
+
+    @asynccontextmanager
+    async def appends_held(self) -> AsyncIterator[None]:
+        """Inside the block no append gets past the partition heads; they go on behind it."""
+        holder = await asyncpg.connect(self.dsn)
+        try:
+            async with holder.transaction():
+                await holder.execute("select * from journal_heads for update")
+                yield
+        finally:
+            await holder.close()
+
+    async def until_an_append_waits(self) -> None:
+        """Return once an append has come to a lock that `appends_held` holds."""
+        async with asyncio.timeout(10):
+            while not await self.sql(
+                "select 1 from pg_locks where not granted and locktype in ('transactionid', 'tuple')"
+            ):
+                pass
