@@ -195,7 +195,7 @@ async def test_a_key_that_was_found_taken_cannot_be_pruned_before_its_answer_is_
         assert results(await replay.append(versions, [event(key=named("k"))])) == [RESULTS.REPLAYED]
         with pytest.raises(asyncpg.LockNotAvailableError):
             async with world.database._pool.acquire() as pruner:
-                await pruner.execute("set lock_timeout = '50ms'; delete from idempotency_keys")
+                await pruner.execute("set local lock_timeout = '50ms'; delete from idempotency_keys")
 
 
 class _OneConnection:

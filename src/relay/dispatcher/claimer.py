@@ -62,21 +62,35 @@ class Claimer:
         self._ambient = ambient
         self._emit = emit
         self._after = FIRST_LANE
+        self._empty_rounds = 0
 
     async def run(self) -> None:
         """Claim until cancelled. Raises `StoreUnavailable`; what was claimed before stays under way."""
         while True:
             await self._await_room()
             self._alarm.reset()
-            began_after, asked_at = self._after, self._ambient.monotonic()
+            asked_at = self._ambient.monotonic()
             claim = await self._claim()
             self._after = claim.resume_after
             if claim.deliveries:
                 await self._board(claim, asked_at)
-            if not claim.deliveries and began_after == claim.resume_after == FIRST_LANE:
+            if self._has_seen_every_lane_empty(claim):
                 await self._rest()
             elif len(claim.deliveries) < self._tuning.batch:
                 await self._pace(asked_at)
+
+    def _has_seen_every_lane_empty(self, claim: Claim) -> bool:
+        """Whether no lane had anything to claim since something was claimed, or since the last rest."""
+        if claim.deliveries:
+            self._empty_rounds = 0
+            return False
+        if claim.resume_after != FIRST_LANE:
+            # lanes by the hundred: one claim sees a part of them, and it began somewhere among them
+            self._empty_rounds += claim.came_around
+            if self._empty_rounds < 2:
+                return False
+        self._empty_rounds = 0
+        return True
 
     async def _claim(self) -> Claim:
         ambient = self._ambient

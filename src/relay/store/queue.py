@@ -28,10 +28,15 @@ _PAIRS = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one claim took. `resume_after` is where the next one goes on, `FIRST_LANE` when all lanes were seen."""
+    """What one claim took.
+
+    `resume_after` is where the next one goes on, `FIRST_LANE` when this one saw every lane. `came_around` tells that
+    the last of all lanes was passed.
+    """
 
     deliveries: tuple[ClaimedDelivery, ...]
     resume_after: UUID
+    came_around: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class Queue:
     async def claim_due(
         self, *, after: UUID, batch: int, token: UUID, lease_seconds: float, busy: Mapping[UUID, int]
     ) -> Claim:
-        """Lease at most `batch` due deliveries, lanes in rotation after `after`.
+        """Lease at most `batch` (at least 1) due deliveries, lanes in rotation after `after` and around the end.
 
         `busy` says how many deliveries of an endpoint this process has in flight; a lane takes no more than its
         endpoint's limit leaves free.
@@ -76,10 +81,9 @@ class Queue:
                 list(busy.keys()),
                 list(busy.values()),
             )
-        resume_after = rows[0][0] or FIRST_LANE
-        if rows[0][1] is None:
-            return Claim((), resume_after)
-        return Claim(tuple(_claimed(row, token) for row in rows), resume_after)
+        last_endpoint, came_around, first_delivery = rows[0][:3]
+        claimed = () if first_delivery is None else tuple(_claimed(row, token) for row in rows)
+        return Claim(claimed, last_endpoint or FIRST_LANE, came_around)
 
     async def record(self, attempts: Sequence[AttemptRecord], holds: Sequence[LaneHold] = ()) -> Recorded:
         """Write attempts, move their deliveries and progress their receipts, all in one transaction.
@@ -146,6 +150,7 @@ async def _hold(connection: Connection, hold: LaneHold) -> None:
 
 def _claimed(row: asyncpg.Record, token: UUID) -> ClaimedDelivery:
     (
+        _,
         _,
         delivery,
         receipt,

@@ -4,22 +4,28 @@
 -- parameters: after_endpoint uuid, batch integer, token uuid, lease_seconds double precision,
 --             busy_endpoints uuid[], busy_counts integer[]
 -- index: deliveries_pending
--- Rotates: visits lanes after the given endpoint, at most 64 open and 512 in all, takes from each its share of the batch
--- in due order, and leases the rows under the token. A closed lane is passed over, not claimed and put back. Always
--- answers at least one row: `last_endpoint` is where the next claim goes on, null when the lanes have been seen to
--- their end; the other columns are null where nothing was due. A batch that was full before the last of the visited
--- lanes got its share goes on behind the lane that filled it: else the lanes that were left out would be left out again
--- in each round.
+-- Rotates: visits the lanes behind the given endpoint and then, around the end, those up to it, at most 64 open and 512
+-- in all; takes from each its share of the batch in due order, and leases the rows under the token. A closed lane is
+-- passed over, not claimed and put back. Always answers at least one row: `last_endpoint` is where the next claim goes
+-- on, null when every lane has been seen, and `came_around` tells whether the end of the lanes was passed; the other
+-- columns are null where nothing was due. A batch that is full before the last of the visited lanes got its share goes
+-- on with the lane that got less: else the same lanes would be left out in each round.
 with recursive lane as (
-    select $1::uuid as endpoint_id, false as open, 0 as room, 0 as visits, 0 as opens
+    select $1::uuid as endpoint_id, false as around, false as open, 0 as room, 0 as visits, 0 as opens
     union all
-    select n.endpoint_id, coalesce(g.open, false), coalesce(g.room, 0), l.visits + 1,
+    select n.endpoint_id, n.around, coalesce(g.open, false), coalesce(g.room, 0), l.visits + 1,
            l.opens + case when g.open then 1 else 0 end
     from lane l
     cross join lateral (
-        select d.endpoint_id, d.due_at from deliveries d
-        where d.status = 'pending' and d.endpoint_id > l.endpoint_id
-        order by d.endpoint_id, d.due_at limit 1
+        (select d.endpoint_id, d.due_at, l.around from deliveries d
+         where d.status = 'pending' and d.endpoint_id > l.endpoint_id
+           and d.endpoint_id <= case when l.around then $1::uuid else 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid end
+         order by d.endpoint_id, d.due_at limit 1)
+        union all
+        (select d.endpoint_id, d.due_at, true from deliveries d
+         where d.status = 'pending' and not l.around and d.endpoint_id <= $1::uuid
+         order by d.endpoint_id, d.due_at limit 1)
+        limit 1
     ) n
     left join lateral (
         select n.due_at <= now() and e.status = 'active' and e.removed_at is null
@@ -34,14 +40,14 @@ with recursive lane as (
         where e.id = n.endpoint_id
         offset 0
     ) g on true
-    where l.visits < 512 and l.opens < 64
+    where l.visits < 512 and l.opens < least(64, $2)
 ), scan as (
-    select case when max(l.visits) < 512 and max(l.opens) < 64 then null
-                else (array_agg(l.endpoint_id order by l.visits desc))[1] end as last_endpoint,
+    select max(l.visits) < 512 and max(l.opens) < least(64, $2) as ended, bool_or(l.around) as around,
+           (array_agg(l.endpoint_id order by l.visits desc))[1] as last_visited,
            greatest(ceil($2::double precision / greatest(max(l.opens), 1)), 1)::integer as share
     from lane l
 ), picked as (
-    select d.id, l.endpoint_id, l.visits
+    select d.id, l.visits
     from scan s
     cross join lane l
     cross join lateral (
@@ -53,11 +59,11 @@ with recursive lane as (
     where l.open
     limit $2
 ), filled as (
-    -- the lane at which the batch was full, if it was not the last one
-    select p.endpoint_id from picked p
-    where (select count(*) from picked) >= $2 and p.visits < (select max(l.visits) from lane l)
-      and p.visits = (select max(p1.visits) from picked p1)
-    limit 1
+    -- where a full batch goes on, unless with the first lane: behind the one that filled it, or before it if it was cut
+    select (select l.endpoint_id from lane l where l.visits = f.visits - f.is_cut::integer) as endpoint_id
+    from (select p.visits, count(*) < s.share as is_cut, sum(count(*)) over () as rows
+          from picked p cross join scan s group by p.visits, s.share order by p.visits desc limit 1) f
+    where f.rows >= $2 and (f.is_cut or f.visits < (select max(l.visits) from lane l))
 ), claimed as (
     update deliveries d
     set status = 'in_flight', lease_token = $3, lease_until = now() + $4 * interval '1 second', claimed_at = now(),
@@ -67,7 +73,8 @@ with recursive lane as (
     returning d.id, d.receipt_id, d.endpoint_id, d.journal_day, d.attempts, d.generation, d.generation_attempts,
               extract(epoch from now() - d.generation_started_at)::double precision as generation_age, d.claimed_at
 )
-select coalesce((select f.endpoint_id from filled f), s.last_endpoint) as last_endpoint,
+select coalesce((select f.endpoint_id from filled f), case when not s.ended then s.last_visited end) as last_endpoint,
+       s.ended or s.around as came_around,
        c.id, c.receipt_id, c.endpoint_id, e.revision,
        coalesce(e.previous_secret_expires_at > now(), false) as sign_with_previous,
        c.attempts, c.generation, c.generation_attempts, c.generation_age, c.claimed_at,
