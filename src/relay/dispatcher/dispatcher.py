@@ -78,7 +78,9 @@ class Dispatcher:
         self._emit = emit
         self._alarm = Alarm(ambient.monotonic)
         self._flights = Flights(limit=tuning.concurrency, ahead=tuning.claim.batch)
-        self._recorder = Recorder(queue=stores.queue, alarm=self._alarm, ambient=ambient, emit=emit)
+        self._recorder = Recorder(
+            queue=stores.queue, flights=self._flights, alarm=self._alarm, ambient=ambient, emit=emit
+        )
         self._launcher = Launcher(
             flights=self._flights,
             recorder=self._recorder,

@@ -1,7 +1,8 @@
 """Flights: the deliveries that this process holds, from the claim to the answer, and the permits they take.
 
 Owns the counting. A flight takes a permit of its lane when it boards and one of the process's sends when it is
-launched; `land` returns both, whatever became of it. Invariant: the counts are those of the flights that are held,
+launched; `land` returns both, whatever became of it. A lane that an answer has just closed is kept shut here until the
+database knows of it. Invariant: the counts are those of the flights that are held,
 since nothing else changes them and landing twice changes nothing.
 """
 
@@ -13,6 +14,10 @@ from uuid import UUID
 
 from relay.dispatcher.directory import Address
 from relay.domain.delivery import ClaimedDelivery
+
+
+FULL = 1_000_000
+"""More flights than any lane may have."""
 
 
 class Flight:
@@ -50,11 +55,24 @@ class Flights:
         self._waiting: deque[Flight] = deque()
         self._launched: set[Flight] = set()
         self._by_endpoint: dict[UUID, int] = {}
+        self._shut: set[UUID] = set()
 
     @property
     def busy(self) -> dict[UUID, int]:
-        """How many flights each lane has; lanes without any are not named."""
-        return self._by_endpoint
+        """How many flights each lane has, `FULL` for a lane that is shut; lanes with nothing are not named."""
+        return {**self._by_endpoint, **dict.fromkeys(self._shut, FULL)}
+
+    def shut(self, endpoint: UUID) -> None:
+        """Claim and launch nothing for this lane until `reopen`."""
+        self._shut.add(endpoint)
+
+    def reopen(self, endpoint: UUID) -> None:
+        """The database holds the lane itself from now on."""
+        self._shut.discard(endpoint)
+
+    def is_shut(self, endpoint: UUID) -> bool:
+        """Whether an answer has closed this lane and the database may not know of it yet."""
+        return endpoint in self._shut
 
     @property
     def launched(self) -> int:

@@ -75,7 +75,7 @@ class Launcher:
             )
         if requests:
             self.sender.submit(requests)
-        self._emit(InFlightChanged(self.flights.launched))
+            self._emit(InFlightChanged(self.flights.launched))
 
     def landed(self, landings: Sequence[Landing]) -> None:
         """Judge what came back, pass it on to be recorded, and launch what waited for the permits."""
@@ -86,6 +86,7 @@ class Launcher:
                 self._judge(flight, facts, now)
             except Exception as fault:  # noqa: BLE001 - one flight's bug must not keep the others from landing
                 self._emit(LoopCrashed(Loop.CLAIMER, fault, 0.0))
+        self._emit(InFlightChanged(self.flights.launched))
         self.launch()
         if self.flights.room >= self._room_wanted:
             self._alarm.ring()
@@ -105,12 +106,18 @@ class Launcher:
         if isinstance(judgement.verdict, HandBack):
             self._recorder.hand_back([flight.lease], judgement.verdict.reason, LOCAL_DELAY_SECONDS)
             return
+        lane = judgement.lane
+        if lane is not None and (lane.disable or lane.hold_seconds):
+            self.flights.shut(claimed.endpoint_id)
         self._recorder.add(flight, facts, judgement, wait_ms=(flight.launched_at - flight.claimed_at) * 1000)
 
     def _grounded(self, flight: Flight, now: float) -> bool:
         """Deal with a flight that must not be sent; answers whether it was one."""
         claimed, address = flight.claimed, flight.address
-        if flight.lease_ends_at - now < address.ready.timeout_seconds:
+        if self.flights.is_shut(claimed.endpoint_id):
+            self.flights.land(flight)
+            self._recorder.hand_back([flight.lease], HandBackReason.GATE, 0.0)
+        elif flight.lease_ends_at - now < address.ready.timeout_seconds:
             self.flights.land(flight)
             self._recorder.hand_back([flight.lease], HandBackReason.LEASE, 0.0)
         elif len(claimed.payload) > self._max_payload_bytes:

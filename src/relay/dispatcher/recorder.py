@@ -15,7 +15,7 @@ from typing import assert_never
 from uuid import UUID
 
 from relay.dispatcher.alarm import Alarm
-from relay.dispatcher.flights import Flight
+from relay.dispatcher.flights import Flight, Flights
 from relay.domain.ambient import Ambient
 from relay.domain.attempt import AttemptRecord, snippet_text
 from relay.domain.delivery import DeadReason, DeliveryMove
@@ -83,8 +83,9 @@ class Return:
 class Recorder:
     """Records for one process."""
 
-    def __init__(self, *, queue: Queue, alarm: Alarm, ambient: Ambient, emit: Listener) -> None:
+    def __init__(self, *, queue: Queue, flights: Flights, alarm: Alarm, ambient: Ambient, emit: Listener) -> None:
         self._queue = queue
+        self._flights = flights
         self._alarm = alarm
         self._ambient = ambient
         self._emit = emit
@@ -114,8 +115,9 @@ class Recorder:
         while True:
             await self._filled.wait()
             began = self._ambient.monotonic()
-            await self._write_returns()
+            # outcomes first: a hold must stand before deliveries of its lane are given back
             await self._write_outcomes()
+            await self._write_returns()
             self._emit(LoopSucceeded(Loop.RECORDER))
             if not self.unwritten:
                 self._filled.clear()
@@ -168,6 +170,8 @@ class Recorder:
         began = self._ambient.monotonic()
         holds = _holds(batch)
         recorded = await self._queue.record([outcome.record for outcome in batch], holds)
+        for hold in holds:
+            self._flights.reopen(hold.endpoint_id)
         self._tell(batch, recorded, holds, self._ambient.monotonic() - began)
 
     def _tell(self, batch: list[Outcome], recorded: Recorded, holds: list[LaneHold], seconds: float) -> None:

@@ -18,14 +18,29 @@ LONGEST_RESTART_SECONDS = 5.0
 STEADY_SECONDS = 30.0
 """A loop that ran for so long has recovered: its next crash is its first again."""
 
+CANCEL_AGAIN_SECONDS = 0.5
+
 Body = Callable[[], Awaitable[None]]
 
 
 async def supervise(loops: Mapping[Loop, Body], *, ambient: Ambient, emit: Listener) -> None:
-    """Run every loop until this is cancelled, then wait until each has ended."""
-    async with asyncio.TaskGroup() as group:
-        for loop, body in loops.items():
-            group.create_task(_keep(loop, body, ambient, emit), name=loop)
+    """Run every loop until this is cancelled, then return when each has ended."""
+    tasks = {asyncio.create_task(_keep(loop, body, ambient, emit), name=loop) for loop, body in loops.items()}
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        await _end(tasks)
+    for task in done:
+        task.result()
+
+
+async def _end(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel until each has ended: before Python 3.12 `wait_for`, which the driver uses, may swallow a cancellation."""
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
 
 
 async def _keep(loop: Loop, body: Body, ambient: Ambient, emit: Listener) -> None:

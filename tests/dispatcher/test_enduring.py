@@ -1,0 +1,175 @@
+"""Whatever fails on this side: nothing is lost, and nobody's work is overwritten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from relay.dispatcher import ClaimTuning
+from relay.dispatcher.launcher import Launcher
+from relay.domain.delivery import DeliveryStatus
+from relay.domain.outcome import HandBackReason
+from relay.domain.receipt import ReceiptOutcome
+from relay.domain.telemetry import (
+    AttemptsRecorded,
+    DeliveriesHandedBack,
+    InFlightChanged,
+    LeasesLost,
+    LeasesReaped,
+    LoopCrashed,
+    ProcessStopped,
+    ReceiptsClosed,
+)
+from relay.store.queue import FIRST_LANE
+from relay.store.vault import Vault, new_key
+from tests.support.dispatching import TUNING, House
+from tests.support.receiver import Receiver
+
+
+async def test_a_stop_finishes_what_is_sent_and_hands_the_rest_back(house: House, receiver: Receiver) -> None:
+    endpoint = await house.endpoint(receiver.url("/slow?ms=300"), max_in_flight=50)
+    async with house.dispatching(replace(TUNING, concurrency=2)) as running:
+        receipts = await house.events(20, endpoint)
+        await house.until(lambda: any(each.count for each in house.heard(InFlightChanged)))
+        running.stop.set()
+        await running.task
+    assert house.heard(ProcessStopped)[0].abandoned == 0
+    assert {each.reason for each in house.heard(DeliveriesHandedBack)} == {HandBackReason.DRAINING}
+    views = [await house.delivery(receipt) for receipt in receipts]
+    assert {view.status for view in views} == {DeliveryStatus.PENDING, DeliveryStatus.DELIVERED}
+    for view in views:
+        assert view.attempts == (1 if view.status is DeliveryStatus.DELIVERED else 0)
+        assert len(await house.receipts.attempts(view)) == view.attempts
+
+
+async def test_a_stop_gives_back_what_a_silent_endpoint_still_holds(house: House, receiver: Receiver) -> None:
+    endpoint = await house.endpoint(receiver.url("/hang"))
+    async with house.dispatching(replace(TUNING, drain_seconds=0.2)) as running:
+        receipt = await house.event(endpoint)
+        await house.until(lambda: any(each.count for each in house.heard(InFlightChanged)))
+        running.stop.set()
+        await running.task
+    delivery = await house.delivery(receipt)
+    assert (delivery.status, delivery.attempts) == (DeliveryStatus.PENDING, 0)
+
+
+async def test_a_reaped_lease_cannot_record_its_outcome(house: House, receiver: Receiver) -> None:
+    endpoint = await house.endpoint(receiver.url("/slow?ms=500"))
+    async with house.dispatching():
+        receipt = await house.event(endpoint)
+        await house.until(lambda: any(each.count for each in house.heard(InFlightChanged)))
+        # somebody else takes the delivery over while the answer is still under way
+        await house.execute("update deliveries set lease_until = now() - interval '1 second'")
+        assert await house.queue.reap(batch=10) == 1
+        await house.execute("update endpoints set status = 'paused'")
+        await house.until(lambda: bool(house.heard(LeasesLost)))
+    delivery = await house.delivery(receipt)
+    assert (delivery.status, delivery.acked_at) == (DeliveryStatus.PENDING, None)
+    assert [attempt.status_code for attempt in await house.receipts.attempts(delivery)] == [200]
+
+
+async def test_the_leases_of_a_dead_process_come_back_without_any_traffic(house: House, receiver: Receiver) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    receipt = await house.event(endpoint)
+    claim = await house.queue.claim_due(after=FIRST_LANE, batch=10, token=endpoint, lease_seconds=0.2, busy={})
+    assert len(claim.deliveries) == 1
+    async with house.dispatching():
+        await house.until(lambda: bool(house.heard(LeasesReaped)))
+        await house.until(lambda: bool(house.heard(ReceiptsClosed)))
+    delivery = await house.delivery(receipt)
+    assert (delivery.status, delivery.attempts) == (DeliveryStatus.DELIVERED, 2)
+
+
+async def test_a_delivery_that_kills_its_workers_does_not_go_round_for_ever(house: House, receiver: Receiver) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"), retry={"max_attempts": 3})
+    receipt = await house.event(endpoint)
+    await house.execute("update deliveries set attempts = 3, generation_attempts = 3, generation_started_at = now()")
+    async with house.dispatching():
+        await house.until(lambda: bool(house.heard(AttemptsRecorded)))
+    delivery = await house.delivery(receipt)
+    assert (delivery.status, delivery.dead_reason) == (DeliveryStatus.DEAD, "exhausted")
+    assert receiver.received() == []
+
+
+async def test_a_lease_too_short_for_the_total_timeout_is_not_sent(house: House, receiver: Receiver) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"), timeout_seconds=30.0)
+    async with house.dispatching(replace(TUNING, claim=ClaimTuning(100, 20.0, 0.5))):
+        receipt = await house.event(endpoint)
+        await house.until(lambda: bool(house.heard(DeliveriesHandedBack)))
+        await house.execute("update endpoints set status = 'paused'")
+    assert house.heard(DeliveriesHandedBack)[0].reason is HandBackReason.LEASE
+    assert receiver.received() == []
+    assert (await house.delivery(receipt)).attempts == 0
+
+
+async def test_outcomes_are_written_after_the_database_was_away(house: House, receiver: Receiver) -> None:
+    endpoint = await house.endpoint(receiver.url("/slow?ms=300"), max_in_flight=32)
+    async with house.dispatching():
+        receipts = await house.events(20, endpoint)
+        await house.until(lambda: any(each.count for each in house.heard(InFlightChanged)))
+        for name in ("claims", "records", "wake-ups"):
+            await house.cut_connections(name)
+        await house.until(lambda: sum(each.count for each in house.heard(ReceiptsClosed)) == 20)
+    assert len(receiver.received()) == 20
+    for receipt in receipts:
+        assert (await house.receipt(receipt)).outcome is ReceiptOutcome.DELIVERED
+
+
+async def test_one_outcome_that_the_database_refuses_does_not_hold_up_the_others(
+    house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a status that no column holds stands for any value that the database will not take
+    monkeypatch.setattr("relay.dispatcher.recorder.snippet_text", lambda body: "\x00" if b"slow" in body else "ok")
+    good = await house.endpoint(receiver.url("/ok"))
+    odd = await house.endpoint(receiver.url("/slow?ms=1"))
+    async with house.dispatching():
+        receipts = await house.events(5, good, odd)
+        await house.until(lambda: sum(each.count for each in house.heard(ReceiptsClosed)) == 5)
+    for receipt in receipts:
+        assert (await house.receipt(receipt)).outcome is ReceiptOutcome.DELIVERED
+
+
+async def test_a_bug_while_judging_one_answer_returns_its_permits_and_spares_the_others(
+    house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = Launcher._judge
+    broken: list[object] = []
+
+    def buggy(self: Launcher, flight: object, *rest: object) -> None:
+        if not broken:
+            broken.append(flight)
+            raise RuntimeError("a bug")
+        judge(self, flight, *rest)  # type: ignore[arg-type] # passed through as it came
+
+    monkeypatch.setattr(Launcher, "_judge", buggy)
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching():
+        await house.events(10, endpoint)
+        await house.until(lambda: sum(each.count for each in house.heard(ReceiptsClosed)) == 9)
+        await house.until(lambda: house.heard(InFlightChanged)[-1].count == 0)
+    assert [str(crash.error) for crash in house.heard(LoopCrashed)] == ["a bug"]
+
+
+async def test_an_endpoint_whose_secret_has_no_key_waits_and_holds_up_nobody(house: House, receiver: Receiver) -> None:
+    locked = await house.endpoint(receiver.url("/ok/locked"))
+    house.vault = Vault([new_key()])
+    house.endpoints = type(house.endpoints)(house.database, house.vault)
+    good = await house.endpoint(receiver.url("/ok/good"))
+    async with house.dispatching():
+        receipt = await house.event(locked)
+        await house.event(good)
+        await house.until(lambda: bool(house.heard(ReceiptsClosed)))
+        await house.until(lambda: bool(house.heard(DeliveriesHandedBack)))
+    assert [arrival.path for arrival in receiver.received()] == ["/ok/good"]
+    delivery = await house.delivery(receipt)
+    assert (delivery.status, delivery.attempts) == (DeliveryStatus.PENDING, 0)
+
+
+async def test_a_fresh_event_wakes_an_idle_dispatcher_long_before_its_poll(house: House, receiver: Receiver) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching(replace(TUNING, claim=ClaimTuning(100, 60.0, 300.0))):
+        await house.event(endpoint)
+        await house.until(lambda: len(house.heard(ReceiptsClosed)) == 1)
+        await house.event(endpoint)
+        await house.until(lambda: len(house.heard(ReceiptsClosed)) == 2)

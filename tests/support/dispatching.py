@@ -1,0 +1,175 @@
+"""A dispatcher in the test's own loop, on a real database and real sockets, with what tests need around it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from relay.dispatcher import ClaimTuning, Directory, Dispatcher, Flight, Stores, Tuning
+from relay.domain import ids
+from relay.domain.ambient import Ambient
+from relay.domain.backoff import DEFAULT
+from relay.domain.egress import EgressPolicy
+from relay.domain.endpoint import EndpointConfig
+from relay.domain.envelope import Envelope
+from relay.domain.secret import Secret
+from relay.domain.telemetry import Happening
+from relay.sender import HttpSender, SendLimits
+from relay.store.database import Database
+from relay.store.endpoints import Destinations, Endpoints
+from relay.store.health import Health
+from relay.store.journal import Addition, Journal
+from relay.store.queue import Queue
+from relay.store.receipts import DeliveryView, ReceiptView, Receipts
+from relay.store.vault import Vault, new_key
+from relay.store.wakeups import WakeupListener, WakeupSender
+from relay.transports import http
+from tests.support.deliveries import PAYLOAD, new_id
+from tests.support.world import Ear, real_ambient
+
+TENANT = "acct_default"
+SECRET = "whsec_" + "A" * 43 + "="
+OPEN = EgressPolicy(allow_private=True, require_https=False, allowed_ports=None)
+RETRY = replace(DEFAULT, base_seconds=0.05, max_seconds=0.1, jitter=0.0)
+TUNING = Tuning(
+    claim=ClaimTuning(batch=100, lease_seconds=60.0, poll_seconds=0.5),
+    concurrency=32,
+    max_payload_bytes=1 << 20,
+    heartbeat_seconds=5.0,
+    drain_seconds=5.0,
+)
+
+
+class House:
+    """One database with everything to fill it, send from it and look into it."""
+
+    def __init__(self, dsn: str, database: Database) -> None:
+        self.dsn = dsn
+        self.database = database
+        self.vault = Vault([new_key()])
+        self.endpoints = Endpoints(database, self.vault)
+        self.receipts = Receipts(database)
+        self.queue = Queue(database, database)
+        self.ear = Ear()
+
+    async def endpoint(self, url: str, **config: Any) -> UUID:
+        """A new endpoint of the default tenant."""
+        fields = {"name": f"n-{os.urandom(4).hex()}", "url": url, **config}
+        made = await self.endpoints.create(
+            TENANT, new_id(), EndpointConfig(**fields), secret_id=new_id(), secret=Secret(SECRET)
+        )
+        return made.id
+
+    async def event(self, *endpoints: UUID, payload: bytes = PAYLOAD) -> UUID:
+        """Append one event that is owed to these endpoints, and wake the dispatchers; answers its receipt's id."""
+        return (await self.events(1, *endpoints, payload=payload))[0]
+
+    async def events(self, number: int, *endpoints: UUID, payload: bytes = PAYLOAD) -> list[UUID]:
+        """The same for several events in one append."""
+        snapshot = await self.endpoints.snapshot()
+        group = [_addition(endpoints, payload, snapshot.partitions[TENANT]) for _ in range(number)]
+        await Journal(self.database, key_retention_seconds=60).append(snapshot.versions, group)
+        await WakeupSender(self.database).send(endpoints)
+        return [addition.envelope.receipt_id for addition in group]
+
+    async def receipt(self, receipt: UUID) -> ReceiptView:
+        """The receipt as it is now."""
+        view = await self.receipts.get(TENANT, receipt)
+        assert view is not None
+        return view
+
+    async def delivery(self, receipt: UUID) -> DeliveryView:
+        """The one delivery of a receipt as it is now."""
+        (delivery,) = (await self.receipt(receipt)).deliveries
+        return delivery
+
+    async def execute(self, sql: str, *arguments: object) -> None:
+        """Change rows as no part of Relay would."""
+        async with self.database.connection() as connection:
+            await connection.execute(sql, *arguments)
+
+    async def cut_connections(self, name: str) -> None:
+        """Cut every connection that calls itself so."""
+        connection = await asyncpg.connect(self.dsn)
+        try:
+            await connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1", name
+            )
+        finally:
+            await connection.close()
+
+    @asynccontextmanager
+    async def dispatching(
+        self, tuning: Tuning = TUNING, *, policy: EgressPolicy = OPEN, ambient: Ambient | None = None
+    ) -> AsyncIterator[Running]:
+        """A dispatcher that runs inside the block and is stopped in order at its end, if it is not stopped before."""
+        claims = await Database.connect(self.dsn, name="claims", size=1, lazy_commits=True)
+        records = await Database.connect(self.dsn, name="records", size=3)
+        world = ambient or real_ambient()
+        stop = asyncio.Event()
+        destinations = Destinations(records, self.vault, default_retry=RETRY)
+        dispatcher = Dispatcher(
+            process=new_id(),
+            stores=Stores(Queue(claims, records), Health(records), WakeupListener(self.dsn, name="wake-ups")),
+            directory=Directory(destinations, partial(http.prepare, user_agent="Relay/test", timeout_seconds=10.0)),
+            make_sender=partial(_sender, policy),
+            tuning=tuning,
+            ambient=world,
+            emit=self.ear,
+        )
+        task = asyncio.create_task(dispatcher.run(stop))
+        try:
+            yield Running(stop, task)
+        finally:
+            stop.set()
+            await asyncio.wait_for(task, 30)
+            await claims.close()
+            await records.close()
+
+    async def until(self, holds: Callable[[], bool], within: float = 15.0) -> None:
+        """Return once `holds()`, looked at after each happening. Raises `TimeoutError`."""
+        await self.ear.until(holds, within)
+
+    def heard(self, kind: type[Happening]) -> list[Any]:
+        """Everything of one kind that was emitted so far."""
+        return self.ear.of(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A dispatcher that runs: set `stop` to end it, then await `task`."""
+
+    stop: asyncio.Event
+    task: asyncio.Task[None]
+
+
+def _sender(policy: EgressPolicy, deliver: Any) -> HttpSender[Flight]:
+    return HttpSender(policy=policy, limits=SendLimits(), clock=time.monotonic, deliver=deliver)
+
+
+def _addition(endpoints: tuple[UUID, ...], payload: bytes, partition: int) -> Addition:
+    receipt = new_id()
+    envelope = Envelope(
+        receipt_id=receipt,
+        event_id=ids.write(ids.EVENT, receipt),
+        type="order.paid",
+        schema=None,
+        tenant=TENANT,
+        source="anonymous",
+        received_at=real_ambient().now(),
+        content_type="application/json",
+        payload=payload,
+        payload_sha256=hashlib.sha256(payload).digest(),
+    )
+    fan_out = tuple((ids.delivery_id(receipt, os.urandom(ids.SIBLING_BYTES)), endpoint) for endpoint in endpoints)
+    return Addition(envelope, partition, None, fan_out)
