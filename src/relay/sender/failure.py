@@ -85,6 +85,8 @@ CLASSES: dict[int, ErrorClass] = {
 }
 
 CONNECT_CLASSES: dict[int, ErrorClass] = {
+    # the system was not even asked to connect: there was no descriptor for the socket
+    0: ErrorClass.LOCAL,
     errno.ECONNREFUSED: ErrorClass.CONNECT_REFUSED,
     errno.ETIMEDOUT: ErrorClass.CONNECT_TIMEOUT,
     # no descriptors, memory, buffers or free ports, or a packet filter of this machine
@@ -111,13 +113,17 @@ URL_REASONS = frozenset(
 )
 """Refusals of a url's own form; all others are of the address behind it."""
 
+_TLS_LIBRARY = "SSL"
 _PINNED_AS = re.compile(r" via \S+")
 
 
-def error_class(code: int, system_error: int) -> ErrorClass:
-    """The class of libcurl's `code` (not 0), given the system's last error of that transfer (0 for none)."""
+def error_class(code: int, system_error: int, text: str) -> ErrorClass:
+    """The class of libcurl's `code` (not 0), given the system's last error of that transfer (0: none) and its text."""
     if code == pycurl.E_COULDNT_CONNECT:
         return CONNECT_CLASSES.get(system_error, ErrorClass.CONNECT_FAILED)
+    if code == pycurl.E_RECV_ERROR and not system_error and _TLS_LIBRARY not in text:
+        # Nothing failed below HTTP: libcurl uses this code, too, for chunks that it cannot read and for giant heads.
+        return ErrorClass.PROTOCOL
     return CLASSES.get(code, ErrorClass.PROTOCOL)
 
 

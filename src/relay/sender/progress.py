@@ -8,7 +8,8 @@ the kernel says what the peer has acknowledged, where libcurl only knows what th
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import pycurl
 
@@ -22,6 +23,16 @@ def socket_of(curl: pycurl.Curl) -> int:
     """The descriptor of the connection that the transfer uses; negative without one."""
     fd: int = curl.getinfo(pycurl.ACTIVESOCKET)
     return fd
+
+
+@contextmanager
+def borrowed(fd: int) -> Iterator[socket.socket]:
+    """libcurl's descriptor as a socket object; it stays libcurl's to close."""
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fd)
+    try:
+        yield connection
+    finally:
+        connection.detach()
 
 
 def shared(fds: Iterable[int]) -> set[int]:
@@ -49,13 +60,11 @@ def bytes_moved(curl: pycurl.Curl, fd: int, *, alone: bool) -> int:
 
 
 def _bytes_of_connection(fd: int) -> int | None:
-    borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fd)
     try:
-        info = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+        with borrowed(fd) as connection:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
     except OSError:
         return None
-    finally:
-        borrowed.detach()  # the descriptor is libcurl's to close
     if len(info) < _INFO_BYTES:
         return None
     return int.from_bytes(info[_BYTES_ACKED], "little") + int.from_bytes(info[_BYTES_RECEIVED], "little")

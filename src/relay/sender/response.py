@@ -34,6 +34,8 @@ def read_headers(lines: Sequence[bytes]) -> tuple[tuple[str, str], ...]:
 
 def is_complete(lines: Sequence[bytes]) -> bool:
     """Whether the last response's head came to its end, the blank line."""
+    if lines and lines[-1] in _BLANK:
+        return True
     return any(line in _BLANK for line in lines[_head_of_last(lines) + 1 :])
 
 

@@ -31,6 +31,8 @@ from relay.sender.wire import Finished, OnFault, Wire
 Token = TypeVar("Token")
 
 SWEEP_SECONDS = 0.5
+LEAST_SECONDS = 0.05
+"""A request that has less than this left when a place becomes free is not worth beginning."""
 
 Deliver = Callable[[list[tuple[Token, SendFacts]]], None]
 
@@ -178,6 +180,7 @@ class HttpSender(Generic[Token]):
         """Put a transfer on the wire, or in the queue while there is no place."""
         origin = transfer.route.origin
         if self._on_wire >= self._limits.connections or origin.on_wire >= self._limits.connections_per_host:
+            transfer.had_to_wait = True
             self._queue.append(transfer)
             return
         try:
@@ -209,6 +212,7 @@ class HttpSender(Generic[Token]):
 
     def _launch_queued(self, now: float) -> None:
         """Give the places that became free to those that waited longest."""
+        self._sweep_queue(now)
         for _ in range(len(self._queue)):
             if self._on_wire >= self._limits.connections:
                 break
@@ -217,6 +221,7 @@ class HttpSender(Generic[Token]):
 
     def _end(self, transfer: Transfer[Token], facts: SendFacts) -> None:
         if transfer.on_wire_at is not None:
+            self._wire.drop(transfer.curl)
             self._on_wire -= 1
             transfer.route.origin.on_wire -= 1
         del self._live[transfer.curl]
@@ -226,10 +231,7 @@ class HttpSender(Generic[Token]):
         self._finish(token, facts)
 
     def _cut_short(self, transfer: Transfer[Token], error: ErrorClass, detail: str, now: float) -> None:
-        facts = transfer.cut_short(error, detail, now)
-        if transfer.on_wire_at is not None:
-            self._wire.drop(transfer.curl)
-        self._end(transfer, facts)
+        self._end(transfer, transfer.cut_short(error, detail, now))
 
     # -- facts out ----------------------------------------------------------------------------------------------------
 
@@ -276,7 +278,7 @@ class HttpSender(Generic[Token]):
 
     def _sweep_queue(self, now: float) -> None:
         """A request that found no place in its time says nothing about its endpoint."""
-        late = [transfer for transfer in self._queue if now >= transfer.deadline]
+        late = [transfer for transfer in self._queue if transfer.deadline - now < LEAST_SECONDS]
         for transfer in late:
             self._queue.remove(transfer)
             self._cut_short(transfer, ErrorClass.LOCAL, "no connection became free in time", now)

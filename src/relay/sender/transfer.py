@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -17,13 +18,15 @@ import pycurl
 
 from relay.domain.egress import EgressPolicy, Refusal, RefusalReason, judge_address
 from relay.domain.sending import ErrorClass, OutboundRequest, Phases, SendFacts
-from relay.sender import failure, response
+from relay.sender import failure, progress, response
 from relay.sender.limits import SendLimits
 from relay.sender.request import header_lines
 from relay.sender.route import Pin, Route
 from relay.sender.wire import OnFault
 
 Token = TypeVar("Token")
+
+SWITCHING_PROTOCOLS = 101
 
 SMALL_BODY = 16 * 1024
 """Up to this size a handle may hold on to its last body until the next one."""
@@ -38,6 +41,16 @@ class Setting:
     authorities: Path
     opening: Callable[[], None]
     on_fault: OnFault
+
+
+class _Opened(socket.socket):
+    """A socket that pycurl copies and lets go of; the copy is libcurl's, and this one is closed without complaint."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        if self.fileno() >= 0:  # it has none if it could not be made
+            self.close()
 
 
 class Transfer(Generic[Token]):
@@ -55,6 +68,7 @@ class Transfer(Generic[Token]):
         "_snippet",
         "_total_ms",
         "curl",
+        "had_to_wait",
         "moved",
         "moved_at",
         "on_wire_at",
@@ -80,6 +94,7 @@ class Transfer(Generic[Token]):
         self._refusal: Refusal | None = None
         self._local_trouble = ""
         self.submitted_at = self.moved_at = 0.0
+        self.had_to_wait = False
         self.on_wire_at: float | None = None
         self.moved = -1
         self._set_options()
@@ -88,6 +103,7 @@ class Transfer(Generic[Token]):
         """Take a request; `now` is when its time began."""
         self.token, self.request, self.route = token, request, route
         self.submitted_at = now
+        self.had_to_wait = False
 
     @property
     def deadline(self) -> float:
@@ -110,6 +126,8 @@ class Transfer(Generic[Token]):
     def facts(self, code: int, text: str, now: float) -> SendFacts:
         """What came of it, by libcurl's error code (0 for none) and text."""
         if not code:
+            if response.has_two_lengths(self._head):
+                self._shut_down()
             return self._answered(None, "", now)
         if code == pycurl.E_WRITE_ERROR and self._body_seen > self._setting.limits.response_cap_bytes:
             return self._answered(None, "the response is longer than the cap; the rest was not read", now)
@@ -171,6 +189,7 @@ class Transfer(Generic[Token]):
         for option, value in options:
             curl.setopt(option, value)
         curl.unsetopt(pycurl.CAPATH)
+        curl.setopt(pycurl.USERAGENT, "")  # pycurl would introduce itself
         # A built-in as the callback: no Python runs for the lines of a head, which libcurl itself bounds.
         curl.setopt(pycurl.HEADERFUNCTION, self._head.append)
         curl.setopt(pycurl.WRITEFUNCTION, self._take_body)
@@ -205,7 +224,7 @@ class Transfer(Generic[Token]):
             if self._refusal is not None:
                 return pycurl.SOCKET_BAD
             self._setting.opening()
-            return socket.socket(address.family, address.socktype, address.protocol)
+            return _Opened(address.family, address.socktype, address.protocol)
         except OSError as fault:
             self._local_trouble = fault.strerror or "no socket"
         except Exception as fault:  # noqa: BLE001 - libcurl is written in C: an exception has nowhere to go
@@ -224,27 +243,48 @@ class Transfer(Generic[Token]):
         """The facts of a transfer that libcurl had. A status counts once its head is complete."""
         getinfo = self.curl.getinfo
         status: int | None = getinfo(pycurl.RESPONSE_CODE)
-        if not status or status < 200 or (error is not None and not response.is_complete(self._head)):
+        if status == SWITCHING_PROTOCOLS:
+            error, detail = ErrorClass.PROTOCOL, "the protocol was switched without being asked"
+        if not status or status < 200 or not response.is_complete(self._head):
             status = None
+            if error is None:
+                error, detail = ErrorClass.RESET, "the connection was closed in the middle of the response's head"
         # Nobody asks for the headers of a success, and reading them costs a tenth of what sending does.
         headers = () if status is None or status < 300 else response.read_headers(self._head)
         return SendFacts(status, error, headers, self._snippet, detail, self._phases(now))
 
     def _phases(self, now: float) -> Phases:
         """The transfer's time, cut into consecutive spans; libcurl's instants are microseconds since it began."""
+        assert self.on_wire_at is not None, "only a transfer that libcurl had has phases"
         getinfo = self.curl.getinfo
         total_ms = (now - self.submitted_at) * 1000
-        ready: int = getinfo(pycurl.PRETRANSFER_TIME_T)
-        assert self.on_wire_at is not None, "only a transfer that libcurl had has phases"
-        if not ready:
+        ready = self._connected_after()
+        if ready is None:
             return Phases(total_ms=total_ms)
-        connect_ms = (self.on_wire_at - self.submitted_at) * 1000 + (ready / 1000 if self._dialled else 0.0)
-        sent: int = getinfo(pycurl.POSTTRANSFER_TIME_T)
-        if sent < ready:
+        connect_ms = (self.on_wire_at - self.submitted_at) * 1000
+        if self._dialled:
+            connect_ms += ready / 1000
+        if not self._head and getinfo(pycurl.SIZE_UPLOAD_T) < len(self.request.body):
             return Phases(0.0, connect_ms, None, None, total_ms)
-        began: int = getinfo(pycurl.STARTTRANSFER_TIME_T)
-        first_byte_ms = (began - sent) / 1000 if began >= sent else None
-        return Phases(0.0, connect_ms, (sent - ready) / 1000, first_byte_ms, total_ms)
+        # An early answer may begin before the request was written to its end.
+        sent = max(ready, getinfo(pycurl.POSTTRANSFER_TIME_T))
+        if not self._head:
+            return Phases(0.0, connect_ms, (sent - ready) / 1000, None, total_ms)
+        first_byte = max(sent, getinfo(pycurl.STARTTRANSFER_TIME_T))
+        return Phases(0.0, connect_ms, (sent - ready) / 1000, (first_byte - sent) / 1000, total_ms)
+
+    def _connected_after(self) -> int | None:
+        """After how many microseconds the connection, with TLS where there is TLS, was ready; None if it never was.
+
+        libcurl fills in what is missing of its other instants when a transfer fails, but not these two.
+        """
+        getinfo = self.curl.getinfo
+        if not self._dialled:
+            kept: int = getinfo(pycurl.PRETRANSFER_TIME_T)
+            return kept
+        over_tls = self.route.target.scheme == "https"
+        ready: int = getinfo(pycurl.APPCONNECT_TIME_T if over_tls else pycurl.CONNECT_TIME_T)
+        return ready or None
 
     def _explain(self, code: int, text: str, now: float) -> tuple[ErrorClass, str]:
         """The class and the sentence of a failure: first what this side did, then what libcurl says."""
@@ -253,6 +293,19 @@ class Transfer(Generic[Token]):
         if self._local_trouble:
             return ErrorClass.LOCAL, self._local_trouble
         getinfo = self.curl.getinfo
-        if code == pycurl.E_OPERATION_TIMEDOUT and not getinfo(pycurl.PRETRANSFER_TIME_T) and now < self.deadline:
+        if code == pycurl.E_OPERATION_TIMEDOUT and self._connected_after() is None and now < self.deadline:
             return ErrorClass.CONNECT_TIMEOUT, failure.sentence(text)
-        return failure.error_class(code, getinfo(pycurl.OS_ERRNO)), failure.sentence(text)
+        error = failure.error_class(code, getinfo(pycurl.OS_ERRNO), text)
+        if error is ErrorClass.TOTAL_TIMEOUT and self.had_to_wait:
+            return ErrorClass.LOCAL, "part of the time went by while no connection was free"
+        return error, failure.sentence(text)
+
+    def _shut_down(self) -> None:
+        """Make the kept connection unusable: what else comes on it cannot be told from an answer to the next request.
+
+        libcurl has no call for it, but looks whether a connection is still open before it uses it again.
+        """
+        fd = progress.socket_of(self.curl)
+        if fd >= 0:
+            with progress.borrowed(fd) as connection, suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)

@@ -37,7 +37,7 @@ _ACTIONS = tuple(
 )
 
 Finished = tuple[pycurl.Curl, int, str]
-"""A transfer that ended: its handle (already taken off), libcurl's error code (0 for none) and its text."""
+"""A transfer that ended: its handle, which still has to be dropped, libcurl's error code (0 for none) and its text."""
 
 OnFault = Callable[[str, BaseException], None]
 """Hears of what must never happen but did: a sentence, and the exception."""
@@ -87,7 +87,7 @@ class Wire:
         self._multi.add_handle(curl)
 
     def drop(self, curl: pycurl.Curl) -> None:
-        """Take a handle off before its transfer ended; its connection is closed."""
+        """Take a handle off. A transfer that has not ended ends with that, and so does its connection."""
         self._multi.remove_handle(curl)
 
     def run(self) -> None:
@@ -147,16 +147,11 @@ class Wire:
 
     def _collect(self) -> None:
         finished: list[Finished] = []
-        multi = self._multi
         queued = 1
         while queued:
-            queued, done, failed = multi.info_read()
-            for curl in done:
-                multi.remove_handle(curl)
-                finished.append((curl, 0, ""))
-            for curl, code, text in failed:
-                multi.remove_handle(curl)
-                finished.append((curl, code, text))
+            queued, done, failed = self._multi.info_read()
+            finished += [(curl, 0, "") for curl in done]
+            finished += failed
         if finished:
             self._collected(finished)
 

@@ -1,0 +1,239 @@
+"""Bounds and endings: descriptors, places on the wire, and what a closed sender leaves behind."""
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from relay.domain.egress import EgressPolicy
+from relay.domain.sending import ErrorClass, SendFacts
+from relay.sender import HttpSender, ResolverLimits, SendLimits
+from tests.sender.conftest import OPEN, request, sending
+from tests.support.scripted_dns import Missing, ScriptedDns
+from tests.support.scripted_server import OK, Peer, ScriptedServer, answering
+
+DESCRIPTORS = Path("/proc/self/fd")
+
+
+def open_descriptors() -> int:
+    return len(list(DESCRIPTORS.iterdir()))
+
+
+@contextmanager
+def only_descriptors(free: int) -> Iterator[None]:
+    """Leave this process so many descriptors to open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(each.name) for each in DESCRIPTORS.iterdir()) + 1 + free, hard))
+    taken: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        for fd in taken[len(taken) - free :]:
+            os.close(fd)
+        del taken[len(taken) - free :]
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in taken:
+            os.close(fd)
+
+
+async def test_failed_sends_leave_their_places_free() -> None:
+    limits = replace(SendLimits(), connections=10, connections_per_host=10, resolver=ResolverLimits(answer_seconds=0.5))
+    with socket.socket() as closed, ScriptedDns(lambda _name, _asked: Missing()) as dns:
+        closed.bind(("127.0.0.1", 0))
+        refused = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+        with ScriptedServer(answering(OK)) as server:
+            async with sending(limits=limits, dns=dns.address) as here:
+                hopeless = [refused, "http://missing.test:81/", "http://169.254.169.254/", "ftp://x/"]
+                facts = await here.send_all(*[request(hopeless[n % 4]) for n in range(1000)])
+                assert {each.error_class for each in facts} == {
+                    ErrorClass.CONNECT_REFUSED,
+                    ErrorClass.DNS_FAILED,
+                    ErrorClass.REFUSED_ADDRESS,
+                    ErrorClass.REFUSED_URL,
+                }
+                began = time.monotonic()
+                assert (await here.post(server.url())).status_code == 200
+                assert time.monotonic() - began < 0.5
+                assert here.sender.in_flight == 0
+
+
+async def test_requests_beyond_the_places_wait_and_are_sent() -> None:
+    limits = replace(SendLimits(), connections=4, connections_per_host=4)
+    with ScriptedServer(answering(OK)) as server:
+        async with sending(limits=limits) as here:
+            facts = await here.send_all(*[request(server.url(), b"%d" % n) for n in range(100)])
+    assert {each.status_code for each in facts} == {200}
+    assert server.connections <= 4
+    assert sorted(int(each.body) for each in server.requests) == list(range(100))
+
+
+async def test_a_full_host_does_not_hold_up_another() -> None:
+    def slow(peer: Peer) -> None:
+        peer.read_request()
+        peer.wait_for_close()
+
+    limits = replace(SendLimits(), connections=8, connections_per_host=4)
+    with ScriptedServer(slow) as full, ScriptedServer(answering(OK)) as other:
+        async with sending(limits=limits, close_within=0.0) as here:
+            waiting = here.begin(*[request(full.url()) for _ in range(20)])
+            facts = await here.send_all(*[request(other.url()) for _ in range(20)])
+            assert {each.status_code for each in facts} == {200}
+            await full.saw(lambda: len(full.requests) == 4)
+            assert not any(each.done() for each in waiting)
+        assert full.connections == 4
+
+
+async def test_a_place_that_never_came_free_is_no_fault_of_the_endpoint() -> None:
+    def slow(peer: Peer) -> None:
+        peer.read_request()
+        peer.wait_for_close()
+
+    limits = replace(SendLimits(), connections=2, connections_per_host=2)
+    with ScriptedServer(slow) as server:
+        async with sending(limits=limits) as here:
+            facts = await here.send_all(*[request(server.url(), seconds=1.0) for _ in range(4)])
+    assert sorted(str(each.error_class) for each in facts) == ["local", "local", "total_timeout", "total_timeout"]
+    assert server.connections == 2
+
+
+async def test_kept_connections_to_many_hosts_stay_within_the_bound() -> None:
+    limits = replace(SendLimits(), connections=16, connections_per_host=4)
+    with ScriptedServer(answering(OK), host="0.0.0.0") as server:
+        async with sending(limits=limits) as here:
+            await here.post(server.url(host="127.0.1.1"))
+            before = open_descriptors()
+            for block in range(10):
+                urls = [server.url(host=f"127.0.{2 + block}.{n}") for n in range(1, 31)]
+                facts = await here.send_all(*[request(url) for url in urls])
+                assert {each.status_code for each in facts} == {200}
+            # both ends of each connection are in this process, and the server's threads may lag behind
+            await server.saw(lambda: open_descriptors() <= before + 2 * 16 + 8)
+
+
+async def test_odd_endings_leak_no_descriptor() -> None:
+    def odd(peer: Peer) -> None:
+        received = peer.read_request()
+        kind = int(received.body) % 5 if received else 0
+        if kind == 0:
+            peer.reset()
+        elif kind == 1:
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+        elif kind == 2:
+            peer.send(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 200_000)
+        elif kind == 3:
+            peer.send(OK + b"stray")
+            peer.wait_for_close()
+        else:
+            peer.send(b"nonsense\r\n\r\n")
+
+    with ScriptedServer(odd) as server:
+        async with sending() as here:
+            await here.send_all(*[request(server.url(), b"%d" % n) for n in range(50)])
+            before = open_descriptors()
+            for _ in range(5):
+                await here.send_all(*[request(server.url(), b"%d" % n) for n in range(50)])
+            await server.saw(lambda: open_descriptors() <= before + 20)
+
+
+@pytest.mark.parametrize("free", [0, 1])
+async def test_running_out_of_descriptors_is_local_and_passes(free: int) -> None:
+    with ScriptedServer(answering(OK)) as server:
+        async with sending() as here:
+            assert (await here.post(server.url())).status_code == 200
+            with only_descriptors(free):
+                facts = await here.send_all(*[request(server.url()) for _ in range(5)])
+            # one of them went over the kept connection
+            assert sorted(str(each.error_class) for each in facts) == ["None", "local", "local", "local", "local"]
+            assert (await here.post(server.url())).status_code == 200
+            facts = await here.send_all(*[request(server.url()) for _ in range(5)])
+            assert {each.status_code for each in facts} == {200}
+
+
+async def test_closing_waits_for_what_is_in_flight() -> None:
+    def slow(peer: Peer) -> None:
+        peer.read_request()
+        peer.pause(0.3)
+        peer.answer()
+
+    with ScriptedServer(slow) as server:
+        async with sending(close_within=10.0) as here:
+            (future,) = here.begin(request(server.url()))
+        assert future.result().status_code == 200
+
+
+async def test_closing_reports_what_did_not_end_as_local() -> None:
+    def silent(peer: Peer) -> None:
+        peer.read_request()
+        peer.wait_for_close()
+
+    with ScriptedServer(silent) as server, ScriptedDns(lambda _name, _asked: Missing()) as dns:
+        before = open_descriptors()
+        limits = replace(SendLimits(), connections=2)
+        async with sending(limits=limits, dns=dns.address, close_within=0.1) as here:
+            futures = here.begin(*[request(server.url()) for _ in range(4)])
+            await server.saw(lambda: len(server.requests) == 2)
+            began = time.monotonic()
+        assert time.monotonic() - began < 1.0
+        assert [each.result().error_class for each in futures] == [ErrorClass.LOCAL] * 4
+        await server.saw(lambda: open_descriptors() <= before + 6)
+
+
+async def test_a_closed_sender_takes_nothing() -> None:
+    async with sending() as here:
+        pass
+    with pytest.raises(RuntimeError):
+        here.sender.submit([(1, request("http://127.0.0.1/"))])
+
+
+async def test_a_fault_in_delivering_is_told_and_the_next_are_delivered(caplog: pytest.LogCaptureFixture) -> None:
+    delivered: list[SendFacts] = []
+    done = asyncio.Event()
+
+    def deliver(batch: list[tuple[int, SendFacts]]) -> None:
+        for number, facts in batch:
+            if number == 0:
+                raise ValueError("a bug")
+            delivered.append(facts)
+            done.set()
+
+    caplog.set_level(logging.ERROR)
+    sender: HttpSender[int] = HttpSender(policy=OPEN, limits=SendLimits(), clock=time.monotonic, deliver=deliver)
+    await sender.start()
+    with ScriptedServer(answering(OK)) as server:
+        sender.submit([(0, request("ftp://no"))])
+        sender.submit([(0, request(server.url()))])
+        await asyncio.sleep(0)
+        sender.submit([(1, request(server.url()))])
+        await asyncio.wait_for(done.wait(), 10)
+        await sender.close(1.0)
+    assert [each.status_code for each in delivered] == [200]
+    assert "facts could not be delivered" in caplog.text
+
+
+async def test_facts_never_come_from_inside_submit() -> None:
+    inside = False
+
+    def deliver(batch: list[tuple[int, SendFacts]]) -> None:
+        assert not inside
+        done.set()
+
+    done = asyncio.Event()
+    policy = EgressPolicy()
+    sender: HttpSender[int] = HttpSender(policy=policy, limits=SendLimits(), clock=time.monotonic, deliver=deliver)
+    await sender.start()
+    inside = True
+    sender.submit([(0, request("http://10.0.0.1/"))])
+    inside = False
+    await asyncio.wait_for(done.wait(), 10)
+    await sender.close(1.0)

@@ -1,0 +1,191 @@
+"""Names: looked up once at a time, judged as a whole, pinned, and never a reason for others to wait."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from relay.domain.egress import EgressPolicy
+from relay.domain.sending import ErrorClass
+from relay.sender import ResolverLimits, SendLimits
+from tests.sender.conftest import request, sending
+from tests.support.scripted_dns import AAAA, A, Answer, Broken, Missing, Records, ScriptedDns, Silent, Zone
+from tests.support.scripted_server import OK, ScriptedServer, answering
+
+
+def always(answer: Answer) -> Zone:
+    return lambda _name, _asked: answer
+
+
+QUICK = SendLimits(resolver=ResolverLimits(answer_seconds=0.8, second_family_seconds=0.1, failure_seconds=0.3))
+
+
+async def test_dead_names_do_not_hold_up_a_living_one() -> None:
+    def zone(name: str, _asked: int) -> Answer:
+        return Silent() if name.startswith("dead") else Records(["127.0.0.1"], ttl=60)
+
+    with ScriptedServer(answering(OK)) as server, ScriptedDns(zone) as dns:
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            dead = here.begin(*[request(server.url(host=f"dead{n}.test")) for n in range(100)])
+            began = time.monotonic()
+            facts = await here.post(server.url(host="living.test"))
+            took = time.monotonic() - began
+            assert facts.status_code == 200
+            assert took < 0.5
+            results = [await each for each in dead]
+    assert {each.error_class for each in results} == {ErrorClass.DNS_TIMEOUT}
+    assert all(each.phases.total_ms < 2000 for each in results)
+    assert all(each.phases.connect_ms is None for each in results)
+
+
+async def test_a_lookup_counts_as_part_of_connecting() -> None:
+    with ScriptedDns(always(Silent())) as dns:
+        limits = replace(QUICK, connect_seconds=0.4)
+        async with sending(limits=limits, dns=dns.address) as here:
+            facts = await here.post("http://dead.test/", seconds=5.0)
+            assert facts.error_class is ErrorClass.DNS_TIMEOUT
+            assert 350 < facts.phases.total_ms < 800
+            facts = await here.post("http://dead.test/", seconds=0.2)
+            assert facts.phases.total_ms < 400
+
+
+async def test_many_requests_for_one_name_ask_once() -> None:
+    with ScriptedServer(answering(OK)) as server, ScriptedDns(always(Records(["127.0.0.1"], ttl=60))) as dns:
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            for _ in range(3):
+                facts = await here.send_all(*[request(server.url(host="one.test")) for _ in range(30)])
+                assert {each.status_code for each in facts} == {200}
+    assert dns.asked == {("one.test", A): 1, ("one.test", AAAA): 1}
+
+
+@pytest.mark.parametrize("answer", [Missing(), Broken(), Records([])])
+async def test_a_name_without_address_fails_and_is_not_asked_for_again_at_once(answer: Answer) -> None:
+    with ScriptedDns(always(answer)) as dns:
+        async with sending(limits=replace(QUICK, resolver=ResolverLimits()), dns=dns.address) as here:
+            facts = await here.post("http://gone.test/")
+            assert (facts.status_code, facts.error_class) == (None, ErrorClass.DNS_FAILED)
+            assert facts.detail.startswith("the name")
+            asked = dns.asked["gone.test", A]
+            assert asked > 0
+            for _ in range(5):
+                assert (await here.post("http://gone.test/")).error_class is ErrorClass.DNS_FAILED
+            assert dns.asked["gone.test", A] == asked
+
+
+async def test_a_server_that_never_answers_for_ipv6_costs_little() -> None:
+    with (
+        ScriptedServer(answering(OK)) as server,
+        ScriptedDns(always(Silent(only_ipv6=True, addresses=["127.0.0.1"]))) as dns,
+    ):
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            facts = await here.post(server.url(host="half.test"))
+    assert facts.status_code == 200
+    assert facts.phases.connect_ms is not None
+    assert facts.phases.connect_ms < 500
+
+
+async def test_a_name_that_moves_is_followed_and_its_old_connection_left() -> None:
+    def zone(_name: str, asked: int) -> Answer:
+        return Records(["127.0.0.1"] if asked == 0 else ["127.0.0.2"], ttl=0)
+
+    resolver = replace(QUICK.resolver, shortest_ttl=0.0)
+    with (
+        ScriptedServer(answering(OK)) as first,
+        ScriptedServer(answering(OK), host="127.0.0.2", port=first.port) as second,
+        ScriptedDns(zone) as dns,
+    ):
+        async with sending(limits=replace(QUICK, resolver=resolver), dns=dns.address) as here:
+            for _ in range(4):
+                assert (await here.post(first.url(host="moving.test"))).status_code == 200
+        assert (len(first.requests), len(second.requests)) == (1, 3)
+        assert second.connections == 1
+
+
+async def test_a_name_that_moves_to_a_refused_address_is_refused_although_a_connection_is_kept() -> None:
+    def zone(_name: str, asked: int) -> Answer:
+        return Records(["127.0.0.1"] if asked == 0 else ["169.254.169.254"], ttl=0)
+
+    resolver = replace(QUICK.resolver, shortest_ttl=0.0)
+    with ScriptedServer(answering(OK)) as server, ScriptedDns(zone) as dns:
+        async with sending(limits=replace(QUICK, resolver=resolver), dns=dns.address) as here:
+            assert (await here.post(server.url(host="rebinding.test"))).status_code == 200
+            facts = await here.post(server.url(host="rebinding.test"))
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.REFUSED_ADDRESS)
+    assert len(server.requests) == 1
+
+
+async def test_one_refused_address_among_several_refuses_the_name() -> None:
+    with (
+        ScriptedServer(answering(OK)) as server,
+        ScriptedDns(always(Records(["127.0.0.1", "169.254.169.254"], ttl=60))) as dns,
+    ):
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            facts = await here.post(server.url(host="mixed.test"))
+    assert facts.error_class is ErrorClass.REFUSED_ADDRESS
+    assert server.connections == 0
+
+
+async def test_a_private_address_behind_a_name_is_refused_by_default() -> None:
+    with ScriptedServer(answering(OK)) as server, ScriptedDns(always(Records(["127.0.0.1", "::1"], ttl=60))) as dns:
+        policy = EgressPolicy(require_https=False, allowed_ports=None)
+        async with sending(policy=policy, limits=QUICK, dns=dns.address) as here:
+            facts = await here.post(server.url(host="inside.test"))
+    assert facts.error_class is ErrorClass.REFUSED_ADDRESS
+    assert server.connections == 0
+
+
+async def test_the_next_address_is_tried_when_the_first_refuses_the_connection() -> None:
+    with (
+        ScriptedServer(answering(OK), host="127.0.0.3") as server,
+        ScriptedDns(always(Records(["127.0.0.2", "127.0.0.3"], ttl=60))) as dns,
+    ):
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            for _ in range(3):
+                facts = await here.post(server.url(host="several.test"))
+                assert facts.status_code == 200
+    assert server.connections == 1
+    assert server.requests[0].values("host") == [f"several.test:{server.port}"]
+
+
+async def test_both_families_of_a_name_are_one_target() -> None:
+    with (
+        ScriptedServer(answering(OK), host="::1") as server,
+        ScriptedDns(always(Records(["127.0.0.2", "::1"], ttl=60))) as dns,
+    ):
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            facts = await here.post(server.url(host="both.test"))
+    assert facts.status_code == 200
+    assert server.connections == 1
+
+
+async def test_the_name_behind_the_pin_never_shows() -> None:
+    with ScriptedDns(always(Records(["127.0.0.2", "127.0.0.3"], ttl=60))) as dns:
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            facts = await here.post("http://several.test:1/")
+    assert facts.error_class is ErrorClass.CONNECT_REFUSED
+    assert "pinned" not in facts.detail
+    assert "several.test" in facts.detail
+
+
+async def test_localhost_and_the_hosts_file_need_no_server() -> None:
+    with ScriptedServer(answering(OK)) as server, ScriptedDns(always(Missing())) as dns:
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            facts = await here.post(server.url(host="localhost"))
+    assert facts.status_code == 200
+    assert dns.asked["localhost", A] == 0
+
+
+async def test_a_late_answer_serves_the_next_attempt() -> None:
+    def zone(_name: str, asked: int) -> Answer:
+        return Silent() if asked == 0 else Records(["127.0.0.1"], ttl=60)
+
+    limits = replace(QUICK, resolver=replace(QUICK.resolver, answer_seconds=0.3))
+    with ScriptedServer(answering(OK)) as server, ScriptedDns(zone) as dns:
+        async with sending(limits=limits, dns=dns.address) as here:
+            facts = await here.post(server.url(host="late.test"))
+            assert facts.error_class is ErrorClass.DNS_TIMEOUT
+            for _ in range(20):
+                facts = await here.post(server.url(host="late.test"))
+                if facts.status_code is not None:
+                    break
+    assert facts.status_code == 200

@@ -1,0 +1,361 @@
+"""What comes back: statuses, heads and bodies of every kind, and what becomes of the connection afterwards."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from relay.domain.sending import ErrorClass
+from relay.sender import SendLimits
+from tests.sender.conftest import request, sending
+from tests.support.scripted_server import OK, Peer, ScriptedServer, answering
+
+NOTHING = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+
+async def test_the_headers_of_a_failure_are_facts_in_order_and_in_lower_case() -> None:
+    response = (
+        b"HTTP/1.1 503 Busy\r\nRetry-After: 12\r\nX-B:  b  \r\nX-A: caf\xe9\r\nX-A: 2\r\nContent-Length: 4\r\n\r\nbusy"
+    )
+    with ScriptedServer(answering(response)) as server:
+        async with sending() as here:
+            facts = await here.post(server.url())
+    assert facts.status_code == 503
+    assert facts.headers == (
+        ("retry-after", "12"),
+        ("x-b", "b"),
+        ("x-a", "caf\u00e9"),
+        ("x-a", "2"),
+        ("content-length", "4"),
+    )
+    assert facts.snippet == b"busy"
+
+
+async def test_a_kept_connection_that_was_closed_meanwhile_costs_no_attempt() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(b"HTTP/1.1 204 No Content\r\nConnection: keep-alive\r\n\r\n")
+        peer.pause(0.005)
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            for number in range(50):
+                facts = await here.post(server.url(), b"%d" % number)
+                assert (facts.status_code, facts.error_class) == (204, None)
+    assert [each.body for each in server.requests] == [b"%d" % number for number in range(50)]
+
+
+async def test_a_kept_connection_that_is_reset_on_its_next_request_costs_no_attempt() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(OK)
+        if peer.number == 0:
+            peer.read_head()
+            peer.reset()
+        else:
+            peer.wait_for_close()
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            assert (await here.post(server.url(), b"first")).status_code == 200
+            facts = await here.post(server.url(), b"second")
+    assert (facts.status_code, facts.error_class) == (200, None)
+    assert [each.body for each in server.requests] == [b"first", b"second"]
+
+
+async def test_a_new_connection_that_is_reset_is_a_failure() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.reset()
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            facts = await here.post(server.url())
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.RESET)
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.05])
+async def test_leftovers_after_a_response_with_two_lengths_answer_no_other_request(pause: float) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        if peer.number:
+            peer.answer(204, b"")
+            return
+        peer.send(b"HTTP/1.1 500 X\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+        peer.pause(pause)
+        peer.send(NOTHING)
+        peer.wait_for_close()
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            first = await here.post(server.url(), b"1")
+            second = await here.post(server.url(), b"2")
+    assert (first.status_code, second.status_code) == (500, 204)
+    assert server.connections == 2
+
+
+async def test_stray_bytes_after_a_response_close_the_connection() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(NOTHING + b"null")
+        assert peer.wait_for_close() == b""
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            for number in range(10):
+                facts = await here.post(server.url(), b"%d" % number)
+                assert (facts.status_code, facts.error_class) == (200, None)
+    assert server.connections == 10
+    assert [each.body for each in server.requests] == [b"%d" % number for number in range(10)]
+
+
+async def test_stray_bytes_that_come_later_close_the_connection() -> None:
+    strayed = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(OK)
+        if peer.number == 0:
+            peer.send(b"HTTP/1.1 418 Stray\r\nContent-Length: 0\r\n\r\n")
+            strayed.set()
+        assert peer.wait_for_close() == b""
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            assert (await here.post(server.url())).status_code == 200
+            assert strayed.wait(5)
+            assert (await here.post(server.url())).status_code == 200
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("where", ["http://127.0.0.1:{other}/", "//127.0.0.1:{other}/", "/other"])
+async def test_a_redirect_is_never_followed(status: int, where: str) -> None:
+    with ScriptedServer(answering(OK)) as other:
+        location = where.format(other=other.port).encode()
+        redirect = b"HTTP/1.1 %d Go\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n" % (status, location)
+        with ScriptedServer(answering(redirect)) as server:
+            async with sending() as here:
+                facts = await here.post(server.url())
+        assert (facts.status_code, facts.error_class) == (status, None)
+        assert len(server.requests) == 1
+        assert other.connections == 0
+
+
+async def test_a_cookie_is_never_sent_back() -> None:
+    setting = (
+        b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/\r\nSet-Cookie: c=d; Domain=localhost\r\nContent-Length: 0\r\n\r\n"
+    )
+    with ScriptedServer(answering(setting)) as server:
+        async with sending() as here:
+            for _ in range(5):
+                await here.post(server.url(host="localhost"))
+    assert len(server.requests) == 5
+    assert not any(each.values("cookie") for each in server.requests)
+
+
+async def test_informational_responses_are_passed_over() -> None:
+    informed = (
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\nRetry-After: 9\r\n\r\n"
+        b"HTTP/1.1 429 Slow\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n"
+    )
+    with ScriptedServer(answering(informed)) as server:
+        async with sending() as here:
+            facts = await here.post(server.url())
+    assert facts.status_code == 429
+    assert facts.headers == (("retry-after", "2"), ("content-length", "0"))
+
+
+async def test_an_informational_response_alone_is_no_status() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            facts = await here.post(server.url())
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.RESET)
+
+
+async def test_an_upgrade_that_nobody_asked_for_is_no_status() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nwhatever")
+        peer.wait_for_close()
+
+    with ScriptedServer(script) as server:
+        async with sending(limits=SendLimits(silence_seconds=1.0)) as here:
+            facts = await here.post(server.url(), seconds=5.0)
+    assert facts.status_code is None
+    assert facts.error_class is ErrorClass.PROTOCOL
+
+
+async def test_a_status_stands_although_its_body_is_cut_off() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            facts = await here.post(server.url())
+    assert (facts.status_code, facts.error_class, facts.snippet) == (200, ErrorClass.RESET, b"half")
+
+
+@pytest.mark.parametrize(
+    "head", [b"HTTP/1.1 200 OK", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\nX-Half", b"HTTP/1.1 200 OK\r\nno colon"]
+)
+async def test_a_status_whose_head_is_cut_off_does_not_stand(head: bytes) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(head)
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            facts = await here.post(server.url())
+    assert facts.status_code is None
+    assert facts.error_class is not None
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/0.9 hello\r\n\r\n",
+        b"\x00\x01\x02\x03\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+    ],
+)
+async def test_what_is_not_http_is_a_protocol_error(response: bytes) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(response)
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            facts = await here.post(server.url())
+    assert (facts.status_code, facts.error_class) in [(None, ErrorClass.PROTOCOL), (200, ErrorClass.PROTOCOL)], facts
+
+
+async def test_chunks_that_cannot_be_read_keep_the_status() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(b"HTTP/1.1 201 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nnot hex\r\n")
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            facts = await here.post(server.url())
+    assert facts.status_code == 201
+    assert facts.error_class in (ErrorClass.PROTOCOL, ErrorClass.RESET)
+
+
+@pytest.mark.parametrize(
+    "line", [b"X-A: " + b"a" * 1000 + b"\r\n", b"HTTP/1.1 103 Early\r\n\r\n", b"X-A: 1\r\n", b"a" * 4096]
+)
+async def test_a_head_without_end_is_given_up(line: bytes) -> None:
+    sent = 0
+
+    def script(peer: Peer) -> None:
+        nonlocal sent
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            peer.send(line)
+            sent += len(line)
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            facts = await here.post(server.url(), seconds=5.0)
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.PROTOCOL), facts
+    assert len(facts.headers) <= 64
+    assert sent < 16_000_000
+
+
+def _pieces(size: int) -> Iterator[bytes]:
+    piece = b"x" * 65536
+    while size > 0:
+        yield piece[: min(size, len(piece))]
+        size -= len(piece)
+
+
+async def test_a_body_without_end_is_read_to_the_cap_and_its_connection_dropped() -> None:
+    sent = 0
+
+    def script(peer: Peer) -> None:
+        nonlocal sent
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        for piece in _pieces(200 * 1024 * 1024):
+            peer.send(piece)
+            sent += len(piece)
+
+    limits = SendLimits(response_cap_bytes=64 * 1024, snippet_bytes=4096)
+    with ScriptedServer(script) as server:
+        async with sending(limits=limits) as here:
+            facts = await here.post(server.url())
+    assert (facts.status_code, facts.error_class) == (200, None)
+    assert facts.snippet == b"x" * 4096
+    assert "cap" in facts.detail
+    # what was read, and what fits into the buffers of two kernels
+    assert sent < 16 * 1024 * 1024
+
+
+async def test_an_announced_giant_keeps_the_head_of_its_body() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(b"HTTP/1.1 500 No\r\nContent-Length: 99999999999\r\n\r\nTraceback" + b"y" * 100_000)
+        peer.wait_for_close()
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            facts = await here.post(server.url())
+            assert (await here.post(server.url())).status_code == 500
+    assert (facts.status_code, facts.error_class) == (500, None)
+    assert facts.snippet.startswith(b"Traceback")
+    assert len(facts.snippet) == 4096
+    assert server.connections == 2
+
+
+async def test_a_body_of_exactly_the_cap_keeps_the_connection() -> None:
+    with ScriptedServer(answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"z" * 1000)) as server:
+        async with sending(limits=replace(SendLimits(), response_cap_bytes=1000)) as here:
+            for _ in range(3):
+                facts = await here.post(server.url())
+                assert (facts.status_code, facts.detail) == (200, "")
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe\x00", b"ok\x00", b"\x1f\x8b\x08not really gzip"])
+async def test_a_snippet_is_the_bytes_that_came(body: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=\x81UTF-8\r\nContent-Encoding: gzip\r\n"
+    response = head + b"Content-Length: %d\r\n\r\n%s"
+    with ScriptedServer(answering(response % (len(body), body))) as server:
+        async with sending() as here:
+            facts = await here.post(server.url())
+    assert (facts.status_code, facts.error_class, facts.snippet) == (200, None, body)
+    assert server.requests[0].values("accept-encoding") == []
+
+
+@pytest.mark.parametrize("status", [200, 413])
+async def test_an_answer_before_the_whole_request_was_read_is_honoured(status: int) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_head()
+        peer.answer(status, b"early", b"Connection: close")
+
+    with ScriptedServer(script, receive_buffer=4096) as server:
+        async with sending() as here:
+            facts = await here.post(server.url(), b"x" * 1_000_000)
+    assert facts.status_code == status
+
+
+async def test_two_requests_at_once_use_two_connections_and_each_gets_its_answer() -> None:
+    def script(peer: Peer) -> None:
+        while (received := peer.read_request()) is not None:
+            peer.answer(200, received.body)
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            facts = await here.send_all(*[request(server.url(), b"%d" % number) for number in range(40)])
+    assert [each.snippet for each in facts] == [b"%d" % number for number in range(40)]

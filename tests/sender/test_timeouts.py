@@ -1,0 +1,166 @@
+"""Time: each of the bounds ends an attempt for its own reason, and for that reason only."""
+
+import socket
+import time
+from dataclasses import replace
+
+import pytest
+
+from relay.domain.sending import ErrorClass
+from relay.sender import SendLimits
+from tests.sender.conftest import request, sending
+from tests.support.scripted_server import Peer, ScriptedServer
+
+SHORT = SendLimits(connect_seconds=0.5, silence_seconds=1.0)
+
+
+def silent(peer: Peer) -> None:
+    peer.read_request()
+    peer.wait_for_close()
+
+
+async def test_silence_after_the_request_ends_the_attempt() -> None:
+    with ScriptedServer(silent) as server:
+        async with sending(limits=SHORT) as here:
+            began = time.monotonic()
+            facts = await here.post(server.url(), seconds=8.0)
+            took = time.monotonic() - began
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.SILENCE_TIMEOUT)
+    assert 1.0 <= took < 3.0
+    assert facts.phases.first_byte_ms is None
+    assert facts.phases.total_ms == pytest.approx(took * 1000, abs=200)
+
+
+async def test_silence_in_the_middle_of_a_body_keeps_the_status() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
+        peer.wait_for_close()
+
+    with ScriptedServer(script) as server:
+        async with sending(limits=SHORT) as here:
+            facts = await here.post(server.url())
+    assert (facts.status_code, facts.error_class) == (200, ErrorClass.SILENCE_TIMEOUT)
+    assert facts.snippet == b"abc"
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n", b"HTTP/1.1 200 OK\r\nX-Drip: "])
+async def test_a_drip_is_not_silence(head: bytes) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(head)
+        for _ in range(6):
+            if peer.pause(0.7):
+                return
+            peer.send(b"a")
+        if not head.endswith(b"\r\n\r\n"):
+            peer.send(b"\r\nContent-Length: 0\r\n\r\n")
+
+    with ScriptedServer(script) as server:
+        async with sending(limits=SHORT) as here:
+            facts = await here.post(server.url(), seconds=20.0)
+    assert (facts.status_code, facts.error_class) == (200, None)
+    assert facts.phases.total_ms > 4000
+
+
+async def test_a_drip_does_not_outlast_the_total_time() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(b"HTTP/1.1 500 No\r\nContent-Length: 10000\r\n\r\n")
+        while not peer.pause(0.1):
+            peer.send(b"a")
+
+    with ScriptedServer(script) as server:
+        async with sending(limits=SHORT) as here:
+            began = time.monotonic()
+            facts = await here.post(server.url(), seconds=1.5)
+            took = time.monotonic() - began
+    assert (facts.status_code, facts.error_class) == (500, ErrorClass.TOTAL_TIMEOUT)
+    assert 1.4 < took < 2.1
+
+
+async def test_no_answer_within_the_total_time_is_told_from_silence() -> None:
+    with ScriptedServer(silent) as server:
+        async with sending(limits=replace(SHORT, silence_seconds=5.0)) as here:
+            facts = await here.post(server.url(), seconds=1.0)
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.TOTAL_TIMEOUT)
+
+
+async def test_a_slow_reader_of_a_large_request_is_not_silent() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_head()
+        while not peer.pause(0.2):
+            if not peer.socket.recv(16 * 1024, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                return
+            taken = len(peer.socket.recv(16 * 1024))
+            script.taken += taken  # type: ignore[attr-defined]
+            if script.taken >= 200_000:  # type: ignore[attr-defined]
+                break
+        peer.answer(200, b"at once")
+
+    script.taken = 0  # type: ignore[attr-defined]
+    with ScriptedServer(script, receive_buffer=8 * 1024) as server:
+        async with sending(limits=SHORT) as here:
+            facts = await here.post(server.url(), b"x" * 250_000, seconds=25.0)
+    assert (facts.status_code, facts.snippet) == (200, b"at once")
+    assert facts.phases.total_ms > 2000
+
+
+async def test_a_receiver_that_never_reads_is_silent() -> None:
+    def script(peer: Peer) -> None:
+        peer.server.stopping.wait(20)
+
+    with ScriptedServer(script, receive_buffer=4096) as server:
+        async with sending(limits=SHORT) as here:
+            facts = await here.post(server.url(), b"x" * 1_000_000, seconds=10.0)
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.SILENCE_TIMEOUT)
+
+
+async def test_a_connection_that_is_never_accepted_ends_in_the_connect_timeout() -> None:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    port = listener.getsockname()[1]
+    fillers = [socket.socket() for _ in range(8)]
+    try:
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(("127.0.0.1", port))
+        async with sending(limits=SHORT) as here:
+            facts = await here.post(f"http://127.0.0.1:{port}/", seconds=5.0)
+    finally:
+        for each in (*fillers, listener):
+            each.close()
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.CONNECT_TIMEOUT)
+    assert 400 < facts.phases.total_ms < 1500
+    assert facts.phases.connect_ms is None
+
+
+async def test_a_port_where_nobody_listens_refuses_at_once() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        async with sending() as here:
+            facts = await here.post(f"http://127.0.0.1:{port}/")
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.CONNECT_REFUSED)
+    assert "127.0.0.1" in facts.detail
+
+
+async def test_the_silent_do_not_hold_up_the_others() -> None:
+    def script(peer: Peer) -> None:
+        while (received := peer.read_request()) is not None:
+            if received.body == b"silent":
+                peer.wait_for_close()
+                return
+            peer.answer()
+
+    with ScriptedServer(script) as server:
+        async with sending(limits=SHORT) as here:
+            silent_ones = here.begin(*[request(server.url(), b"silent") for _ in range(20)])
+            began = time.monotonic()
+            facts = await here.send_all(*[request(server.url(), b"well") for _ in range(50)])
+            assert time.monotonic() - began < 1.0
+            assert {each.status_code for each in facts} == {200}
+            assert not any(each.done() for each in silent_ones)
+            for each in silent_ones:
+                assert (await each).error_class is ErrorClass.SILENCE_TIMEOUT

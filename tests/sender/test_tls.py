@@ -1,0 +1,214 @@
+"""TLS: certificates are verified against the url's name, pinned or not, and nothing from outside turns that off."""
+
+import asyncio
+import ssl
+import struct
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from relay.domain.sending import ErrorClass
+from relay.sender import NoAuthorities, SendLimits
+from tests.sender.authority import Authority
+from tests.sender.conftest import request, sending
+from tests.support.scripted_dns import Records, ScriptedDns
+from tests.support.scripted_server import OK, Peer, ScriptedServer, answering
+
+A_NAME = "a.example.test"
+B_NAME = "b.example.test"
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest.fixture
+def trusting(authority: Authority, tmp_path: Path) -> SendLimits:
+    return SendLimits(ca_file=authority.bundle(tmp_path))
+
+
+def everything_is_here(_name: str, _asked: int) -> Records:
+    return Records(["127.0.0.1"], ttl=60)
+
+
+async def test_pinning_keeps_the_name_for_sni_host_header_and_certificate(
+    authority: Authority, trusting: SendLimits
+) -> None:
+    asked_for: list[str] = []
+    context, other = authority.issue(A_NAME).context(), authority.issue(B_NAME).context()
+
+    def choose(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _context: ssl.SSLContext) -> None:
+        asked_for.append(name or "")
+        if name == B_NAME:
+            connection.context = other
+
+    context.sni_callback = choose
+    with ScriptedServer(answering(OK), tls=context) as server, ScriptedDns(everything_is_here) as dns:
+        async with sending(limits=trusting, dns=dns.address) as here:
+            for name in (A_NAME, B_NAME):
+                facts = await here.post(server.url(host=name))
+                assert (facts.status_code, facts.error_class) == (200, None), facts
+    assert asked_for == [A_NAME, B_NAME]
+    assert [each.values("host") for each in server.requests] == [
+        [f"{A_NAME}:{server.port}"],
+        [f"{B_NAME}:{server.port}"],
+    ]
+
+
+async def test_certificates_that_do_not_hold_are_refused_as_such(
+    authority: Authority, trusting: SendLimits, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stranger, between = Authority(), Authority(authority)
+    (tmp_path / "stranger").mkdir()
+    monkeypatch.setenv("SSL_CERT_FILE", str(stranger.bundle(tmp_path / "stranger")))
+    monkeypatch.setenv("CURL_CA_BUNDLE", str(tmp_path / "stranger" / "authorities.pem"))
+    monkeypatch.setenv("PYTHONHTTPSVERIFY", "0")
+    bad = {
+        "expired": authority.issue(A_NAME, expired=True).context(),
+        "of an unknown authority": stranger.issue(A_NAME).context(),
+        "of another name": authority.issue(B_NAME).context(),
+        "without its intermediate": between.issue(A_NAME).context(),
+    }
+    with ScriptedDns(everything_is_here) as dns:
+        async with sending(limits=trusting, dns=dns.address) as here:
+            for what, context in bad.items():
+                with ScriptedServer(answering(OK), tls=context) as server:
+                    facts = await here.post(server.url(host=A_NAME))
+                assert (facts.status_code, facts.error_class) == (None, ErrorClass.TLS_CERTIFICATE), (what, facts)
+                assert server.requests == []
+            complete = between.issue(A_NAME).context(between.identity)
+            with ScriptedServer(answering(OK), tls=complete) as server:
+                assert (await here.post(server.url(host=A_NAME))).status_code == 200
+
+
+async def test_a_handshake_that_fails_otherwise_is_no_certificate_error(
+    authority: Authority, trusting: SendLimits
+) -> None:
+    old = authority.issue(A_NAME).context()
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.warns(DeprecationWarning, match="TLSv1"):
+        old.minimum_version = ssl.TLSVersion.TLSv1
+    old.set_ciphers("ALL:@SECLEVEL=0")
+
+    def not_tls(peer: Peer) -> None:
+        peer.socket.recv(100)
+        peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    def resetting(peer: Peer) -> None:
+        peer.socket.recv(100)
+        peer.reset()
+
+    with ScriptedDns(everything_is_here) as dns:
+        async with sending(limits=trusting, dns=dns.address) as here:
+            for script, tls in ((answering(OK), old), (not_tls, None), (resetting, None)):
+                with ScriptedServer(script, tls=tls) as server:
+                    facts = await here.post(f"https://{A_NAME}:{server.port}/")
+                assert (facts.status_code, facts.error_class) == (None, ErrorClass.TLS_FAILED), (script, facts)
+
+
+def wait(peer: Peer) -> None:
+    peer.wait_for_close()
+
+
+async def test_a_handshake_that_hangs_ends_in_the_connect_timeout(trusting: SendLimits) -> None:
+    with ScriptedServer(wait) as server, ScriptedDns(everything_is_here) as dns:
+        async with sending(limits=replace(trusting, connect_seconds=0.6), dns=dns.address) as here:
+            facts = await here.post(f"https://{A_NAME}:{server.port}/", seconds=5.0)
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.CONNECT_TIMEOUT)
+    assert facts.phases.total_ms < 2000
+
+
+async def test_connections_over_tls_are_kept(authority: Authority, trusting: SendLimits) -> None:
+    context = authority.issue(A_NAME).context()
+    with ScriptedServer(answering(OK), tls=context) as server, ScriptedDns(everything_is_here) as dns:
+        async with sending(limits=trusting, dns=dns.address) as here:
+            for _ in range(5):
+                facts = await here.post(server.url(host=A_NAME))
+                assert facts.status_code == 200
+    assert server.connections == 1
+
+
+async def test_a_peer_that_ends_tls_without_saying_so_leaves_the_status(
+    authority: Authority, trusting: SendLimits
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(b"HTTP/1.1 500 No\r\nContent-Length: 100\r\n\r\nhalf")
+        assert isinstance(peer.socket, ssl.SSLSocket)
+        # no close_notify: the TCP connection simply ends
+        peer.socket.shutdown(2)
+
+    context = authority.issue(A_NAME).context()
+    with ScriptedServer(script, tls=context) as server, ScriptedDns(everything_is_here) as dns:
+        async with sending(limits=trusting, dns=dns.address) as here:
+            facts = await here.post(server.url(host=A_NAME))
+    assert (facts.status_code, facts.error_class) == (500, ErrorClass.RESET)
+
+
+async def test_many_handshakes_at_once_leave_the_loop_responsive(authority: Authority, trusting: SendLimits) -> None:
+    context = authority.issue(A_NAME).context()
+    gaps: list[float] = []
+    stop = threading.Event()
+    with ScriptedServer(answering(OK), tls=context) as server, ScriptedDns(everything_is_here) as dns:
+        async with sending(limits=trusting, dns=dns.address) as here:
+            _measure(asyncio.get_running_loop(), time.monotonic(), gaps, stop)
+            facts = await here.send_all(*[request(server.url(host=A_NAME)) for _ in range(100)])
+            stop.set()
+    assert {each.status_code for each in facts} == {200}
+    # a hundred handshakes take far longer in all; no single stretch without a turn for others may
+    assert max(gaps) < 0.25
+
+
+def _measure(loop: asyncio.AbstractEventLoop, last: float, gaps: list[float], stop: threading.Event) -> None:
+    now = time.monotonic()
+    gaps.append(now - last)
+    if not stop.is_set():
+        loop.call_soon(_measure, loop, now, gaps, stop)
+
+
+FRAME_DATA, FRAME_HEADERS, FRAME_SETTINGS = 0, 1, 4
+ACK = END_STREAM = 1
+END_HEADERS = 4
+
+
+def speak_http2(peer: Peer) -> None:
+    """Answer each stream with 204 once it ended; header compression is not even looked at."""
+    file = peer.socket.makefile("rb")
+    assert file.read(24) == b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    peer.send(_frame(FRAME_SETTINGS, 0, 0, b""))
+    while len(head := file.read(9)) == 9:
+        length, kind, flags, stream = int.from_bytes(head[:3], "big"), head[3], head[4], int.from_bytes(head[5:], "big")
+        file.read(length)
+        if kind == FRAME_SETTINGS and not flags & ACK:
+            peer.send(_frame(FRAME_SETTINGS, ACK, 0, b""))
+        if kind in (FRAME_DATA, FRAME_HEADERS) and flags & END_STREAM:
+            # 0x89 is ":status: 204" in the static table (RFC 7541, appendix A)
+            peer.send(_frame(FRAME_HEADERS, END_HEADERS | END_STREAM, stream, b"\x89"))
+    file.close()
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return struct.pack("!I", len(payload))[1:] + bytes([kind, flags]) + struct.pack("!I", stream) + payload
+
+
+async def test_http2_is_spoken_where_it_is_offered_and_shares_a_connection(
+    authority: Authority, trusting: SendLimits
+) -> None:
+    context = authority.issue(A_NAME).context(protocols=("h2", "http/1.1"))
+    with ScriptedServer(speak_http2, tls=context) as server, ScriptedDns(everything_is_here) as dns:
+        async with sending(limits=trusting, dns=dns.address) as here:
+            assert (await here.post(server.url(host=A_NAME))).status_code == 204
+            facts = await here.send_all(*[request(server.url(host=A_NAME), b"x" * 100) for _ in range(30)])
+    assert {(each.status_code, each.error_class) for each in facts} == {(204, None)}
+    assert server.connections == 1
+
+
+async def test_a_sender_without_authorities_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(NoAuthorities):
+        async with sending(limits=SendLimits(ca_file=tmp_path / "missing.pem")):
+            raise AssertionError("it started")
