@@ -34,7 +34,7 @@ async def test_an_event_reaches_every_endpoint_signed_and_its_receipt_closes(hou
         await house.until(lambda: bool(house.heard(ReceiptsClosed)))
     view = await house.receipt(receipt)
     assert (view.outcome, view.acked, view.expected) == (ReceiptOutcome.DELIVERED, 4, 4)
-    assert sorted(arrival.status for arrival in receiver.received()) == [200] * 4
+    assert [arrival.status for arrival in receiver.received()] == [200] * 4
     assert receiver.bodies() == [PAYLOAD] * 4
 
 
@@ -66,7 +66,7 @@ async def test_an_endpoint_that_never_answers_well_gets_a_dead_letter_after_its_
         DeadReason.EXHAUSTED,
         3,
     )
-    assert delivery.last_error is not None and delivery.last_error.startswith("500")
+    assert (delivery.last_error or "").startswith("500")
     assert (await house.receipt(receipt)).outcome is None
 
 

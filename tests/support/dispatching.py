@@ -30,7 +30,7 @@ from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
 from relay.store.journal import Addition, Journal
 from relay.store.queue import Queue
-from relay.store.receipts import DeliveryView, ReceiptView, Receipts
+from relay.store.receipts import DeliveryView, Receipts, ReceiptView
 from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupListener, WakeupSender
 from relay.transports import http

@@ -15,7 +15,6 @@ from uuid import UUID
 from relay.dispatcher.directory import Address
 from relay.domain.delivery import ClaimedDelivery
 
-
 FULL = 1_000_000
 """More flights than any lane may have."""
 
