@@ -1,0 +1,132 @@
+"""The dispatcher worker: its pools, its sender, its listeners, put together and run.
+
+Owns the wiring of one process and how its database connections are shared out. Invariant: the metrics are served until
+the last outcome is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from relay import __version__
+from relay.app.ambience import ambient
+from relay.app.egress import policy_of
+from relay.app.exposition import dispatcher_http
+from relay.app.installation import Installation, check_ready, find
+from relay.app.numbers import numbers_of
+from relay.app.roles import Role
+from relay.app.serving import serve
+from relay.app.work import Work
+from relay.app.worker import main
+from relay.dispatcher import ClaimTuning, Directory, Dispatcher, Flight, Stores, Tuning
+from relay.dispatcher.dispatcher import Deliver
+from relay.domain import ids
+from relay.domain.ambient import Ambient
+from relay.domain.telemetry import Broadcast, Process
+from relay.metrics.lines import log_listener
+from relay.sender import HttpSender, SendLimits
+from relay.settings import Settings
+from relay.store.database import Database
+from relay.store.endpoints import Destinations
+from relay.store.health import Health
+from relay.store.queue import Queue
+from relay.store.wakeups import WakeupListener
+from relay.transports.http import prepare
+
+NAME = "relay dispatcher"
+
+_LISTENING, _CLAIMING, _HOUSEKEEPING = 1, 1, 2
+"""Connections for wake-ups, for the claimer, and for housekeeping, of which the holder of the reporting lock keeps one.
+What is left of `RELAY_DATABASE_POOL` writes outcomes and reads endpoints."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pools:
+    claims: Database
+    records: Database
+    housekeeping: Database
+
+
+async def run_dispatcher(work: Work) -> None:
+    """Dispatch until told to stop. Raises `CannotRun` if the database or its keys are not as needed."""
+    installation = find(work.settings)
+    world = ambient()
+    async with _pools(installation, work.settings) as pools:
+        await check_ready(pools.records)
+        with numbers_of(Process.DISPATCHER, work) as metrics:
+            dispatcher = _dispatcher(installation, work, pools, world, Broadcast((metrics.listener, log_listener())))
+            closing = asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(
+                    serve(
+                        dispatcher_http(metrics.exposition, work.stop.is_set),
+                        work.listener,
+                        stop=closing,
+                        ready=work.ready,
+                        drain_seconds=1.0,
+                    )
+                )
+                await dispatcher.run(work.stop)
+                closing.set()
+
+
+def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Ambient, emit: Broadcast) -> Dispatcher:
+    settings = work.settings
+    destinations = Destinations(pools.records, installation.vault(), default_retry=settings.retry)
+    ready = partial(prepare, user_agent=f"Relay/{__version__}", timeout_seconds=settings.total_timeout_secs)
+    return Dispatcher(
+        process=ids.uuid7(int(world.now().timestamp() * 1000), world.entropy(ids.ENTROPY_BYTES)),
+        stores=Stores(
+            queue=Queue(pools.claims, pools.records),
+            health=Health(pools.housekeeping),
+            wakeups=WakeupListener(installation.dsn.expose(), name=f"{NAME} wake-ups"),
+        ),
+        directory=Directory(destinations, ready),
+        make_sender=partial(_sender, settings, world),
+        tuning=tuning_of(settings, drain_seconds=work.drain_seconds),
+        ambient=world,
+        emit=emit,
+    )
+
+
+def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:
+    """The dispatcher's numbers, by these settings."""
+    return Tuning(
+        claim=ClaimTuning(
+            batch=settings.claim_batch, lease_seconds=settings.lease_secs, poll_seconds=settings.poll_secs
+        ),
+        concurrency=settings.global_concurrency,
+        max_payload_bytes=settings.max_payload_bytes,
+        heartbeat_seconds=settings.heartbeat_secs,
+        drain_seconds=drain_seconds,
+    )
+
+
+def _sender(settings: Settings, world: Ambient, deliver: Deliver) -> HttpSender[Flight]:
+    limits = SendLimits(
+        connect_seconds=settings.connect_timeout_secs,
+        silence_seconds=settings.read_timeout_secs,
+        response_cap_bytes=settings.response_cap_bytes,
+    )
+    return HttpSender(policy=policy_of(settings), limits=limits, clock=world.monotonic, deliver=deliver)
+
+
+@asynccontextmanager
+async def _pools(installation: Installation, settings: Settings) -> AsyncIterator[_Pools]:
+    """The pools of one process, `RELAY_DATABASE_POOL` connections together."""
+    left = settings.database_pool - _LISTENING - _CLAIMING - _HOUSEKEEPING
+    async with (
+        installation.database(f"{NAME} claims", _CLAIMING, lazy_commits=True) as claims,
+        installation.database(f"{NAME} records", left) as records,
+        installation.database(f"{NAME} housekeeping", _HOUSEKEEPING) as housekeeping,
+    ):
+        yield _Pools(claims, records, housekeeping)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Role.DISPATCHER, run_dispatcher))

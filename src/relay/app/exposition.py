@@ -1,0 +1,42 @@
+"""The dispatcher's own small HTTP: `/metrics` and `/healthz`.
+
+Owns these two routes. Invariant: neither waits for the database, so they answer while everything else is stuck.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from relay.web.answers import JSON, Answer
+from relay.web.exchange import Intake, send_answer
+from relay.web.problems import ErrorCode, Problem
+
+Expose = Callable[[str], tuple[str, bytes]]
+"""From an `Accept` header to a content type and the text of all metrics. It may take a while: it runs in a thread."""
+
+
+def dispatcher_http(expose: Expose, draining: Callable[[], bool]) -> ASGIApp:
+    """The application. `/healthz` says 503 from the moment at which the dispatcher takes nothing new."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        await send_answer(await _answer(scope, expose, draining), Intake.of(scope, receive), send)
+
+    return application
+
+
+async def _answer(scope: Scope, expose: Expose, draining: Callable[[], bool]) -> Answer:
+    if scope["path"] not in ("/metrics", "/healthz"):
+        return Problem(ErrorCode.NOT_FOUND, "there are /metrics and /healthz here").answer()
+    if scope["method"] not in ("GET", "HEAD"):
+        return Problem(ErrorCode.METHOD_NOT_ALLOWED, "GET it", headers=((b"allow", b"GET, HEAD"),)).answer()
+    if scope["path"] == "/healthz":
+        stopping = draining()
+        body = json.dumps({"status": "draining" if stopping else "ok"}).encode()
+        return Answer(503 if stopping else 200, JSON, body)
+    accept = dict(scope["headers"]).get(b"accept", b"").decode("latin-1")
+    media_type, text = await asyncio.to_thread(expose, accept)
+    return Answer(200, media_type.encode(), text)

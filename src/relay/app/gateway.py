@@ -1,0 +1,155 @@
+"""The gateway worker: ingest and API behind one socket.
+
+Owns the wiring of one process and the order of its drain: readiness says no, the socket closes, requests under way are
+answered, what was taken in is appended. Invariant: an event that was answered 202 is durable, and no request that was
+taken in is dropped before the bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp
+
+from relay import __version__
+from relay.api import ApiDeps, EndpointLimits, create_api
+from relay.app.ambience import ambient
+from relay.app.egress import policy_of
+from relay.app.installation import Installation, away, check_ready, find
+from relay.app.listening import address_of
+from relay.app.numbers import numbers_of
+from relay.app.roles import Role
+from relay.app.serving import Tls, serve
+from relay.app.work import Work
+from relay.app.worker import main
+from relay.domain.ambient import Ambient
+from relay.domain.telemetry import Broadcast, Listener, Process, ProcessDraining, ProcessStarted, ProcessStopped
+from relay.gateway import Durability, Gateway, create_gateway
+from relay.metrics import Metrics
+from relay.metrics.lines import log_listener
+from relay.settings import Settings
+from relay.settings.reading import LEASE_MARGIN_SECS
+from relay.store.database import Database
+from relay.store.endpoints import Destinations, Endpoints
+from relay.store.faults import StoreUnavailable
+from relay.store.health import Health
+from relay.store.journal import Journal
+from relay.store.queue import Queue
+from relay.store.receipts import Receipts
+from relay.store.vault import Vault
+from relay.store.wakeups import WakeupSender
+from relay.web.serving import by_path
+
+NAME = "relay gateway"
+
+_APPENDING, _WAKING = 2, 1
+"""Connections for the append in flight and the reading of the rules, and for wake-ups. What is left of
+`RELAY_DATABASE_POOL` is the API's, so that no reader of receipts can make an event wait."""
+
+API_BODY_BYTES = 1024 * 1024
+"""The largest body of a call to the API; an endpoint with everything that it may have is a tenth of that."""
+
+JOURNAL_OF_ONE = Durability(confirmed=1, of=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pools:
+    appends: Database
+    wakeups: Database
+    api: Database
+
+
+async def run_gateway(work: Work) -> None:
+    """Serve until told to stop. Raises `CannotRun` if the database or its keys are not as needed."""
+    installation = find(work.settings)
+    world = ambient()
+    async with _pools(installation, work.settings) as pools:
+        await check_ready(pools.api)
+        with numbers_of(Process.GATEWAY, work) as metrics:
+            emit = Broadcast((metrics.listener, log_listener()))
+            vault = installation.vault()
+            gateway = _gateway(work.settings, pools, vault, world, emit)
+            await _serve(work, gateway, create_api(_deps(work, pools, vault, metrics, world)), emit)
+
+
+async def _serve(work: Work, gateway: Gateway, api: ASGIApp, emit: Listener) -> None:
+    """Serve both applications until told to stop, then bring the gateway to its end."""
+    settings = work.settings
+    try:
+        await gateway.start()
+    except StoreUnavailable as fault:
+        raise away(fault) from fault
+    draining = asyncio.create_task(_tell_of_drain(work.stop, emit))
+    tls = Tls(settings.tls_cert, settings.tls_key) if settings.tls_cert and settings.tls_key else None
+    try:
+        emit(ProcessStarted(Process.GATEWAY, str(address_of(work.listener))))
+        await serve(
+            by_path(gateway.routes, api),
+            work.listener,
+            stop=work.stop,
+            ready=work.ready,
+            drain_seconds=work.drain_seconds,
+            tls=tls,
+        )
+    finally:
+        draining.cancel()
+        emit(ProcessStopped(Process.GATEWAY, await gateway.drain(work.drain_seconds)))
+
+
+async def _tell_of_drain(stop: asyncio.Event, emit: Listener) -> None:
+    await stop.wait()
+    emit(ProcessDraining(Process.GATEWAY))
+
+
+def _gateway(settings: Settings, pools: _Pools, vault: Vault, world: Ambient, emit: Listener) -> Gateway:
+    return create_gateway(
+        journal=Journal(pools.appends, key_retention_seconds=settings.idempotency_retention_secs),
+        endpoints=Endpoints(pools.appends, vault),
+        wakeups=WakeupSender(pools.wakeups),
+        ambient=world,
+        emit=emit,
+        durability=JOURNAL_OF_ONE,
+        max_payload_bytes=settings.max_payload_bytes,
+    )
+
+
+def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, world: Ambient) -> ApiDeps:
+    settings = work.settings
+    return ApiDeps(
+        endpoints=Endpoints(pools.api, vault),
+        destinations=Destinations(pools.api, vault, default_retry=settings.retry),
+        receipts=Receipts(pools.api),
+        queue=Queue(pools.api, pools.api),
+        health=Health(pools.api),
+        ambient=world,
+        egress=policy_of(settings),
+        limits=EndpointLimits(
+            in_flight=settings.endpoint_concurrency,
+            most_in_flight=settings.global_concurrency // 2,
+            most_timeout_seconds=settings.lease_secs - LEASE_MARGIN_SECS,
+        ),
+        secret_overlap_seconds=settings.secret_overlap_secs,
+        max_body_bytes=API_BODY_BYTES,
+        exposition=metrics.exposition,
+        is_draining=work.stop.is_set,
+        version=__version__,
+    )
+
+
+@asynccontextmanager
+async def _pools(installation: Installation, settings: Settings) -> AsyncIterator[_Pools]:
+    """The pools of one process, `RELAY_DATABASE_POOL` connections together."""
+    async with (
+        installation.database(f"{NAME} appends", _APPENDING) as appends,
+        installation.database(f"{NAME} wake-ups", _WAKING, lazy_commits=True) as wakeups,
+        installation.database(f"{NAME} api", settings.database_pool - _APPENDING - _WAKING) as api,
+    ):
+        yield _Pools(appends, wakeups, api)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Role.GATEWAY, run_gateway))

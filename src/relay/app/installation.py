@@ -1,0 +1,143 @@
+"""Where an installation's database is and which keys open its secrets.
+
+Owns the choice between an outside server and the embedded one, the key file of the embedded one, and what is said when
+the database is away or not migrated. Invariant: a key file is complete whenever it exists, only its owner can read it,
+and one that exists is never replaced."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.app.faults import CannotRun
+from relay.domain.secret import Secret
+from relay.embedded import EmbeddedFault, running_dsn
+from relay.settings import Settings, check_database
+from relay.store.database import Database
+from relay.store.faults import NotMigrated, StoreUnavailable
+from relay.store.migrate import check_migrated
+from relay.store.vault import InvalidKey, Vault, new_key
+
+KEY_FILE = "secret-keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The address of the database, with its password, and the keys of its secrets."""
+
+    dsn: Secret
+    keys: tuple[Secret, ...]
+
+    def vault(self) -> Vault:
+        """What seals and opens secrets with these keys. Raises `CannotRun`."""
+        try:
+            return Vault(self.keys)
+        except InvalidKey as fault:
+            raise CannotRun(str(fault)) from fault
+
+    async def open(self, name: str, size: int, *, lazy_commits: bool = False) -> Database:
+        """A pool of at most `size` connections called `name`. Raises `CannotRun` if the database does not answer."""
+        try:
+            return await Database.connect(self.dsn.expose(), name=name, size=size, lazy_commits=lazy_commits)
+        except StoreUnavailable as fault:
+            raise away(fault) from fault
+
+    @asynccontextmanager
+    async def database(self, name: str, size: int, *, lazy_commits: bool = False) -> AsyncIterator[Database]:
+        """The same pool, closed at the end of the block."""
+        database = await self.open(name, size, lazy_commits=lazy_commits)
+        try:
+            yield database
+        finally:
+            await database.close()
+
+
+def find(settings: Settings) -> Installation:
+    """The database of `DATABASE_URL`, or the embedded server that runs in the data folder now.
+
+    Raises `SettingsError` for an outside database without keys, `CannotRun` if no server runs or its key is missing.
+    """
+    if settings.database_url is not None:
+        check_database(settings)
+        return Installation(settings.database_url, settings.secret_keys or ())
+    folder = settings.data_dir.expanduser().absolute()
+    try:
+        dsn = running_dsn(folder)
+    except EmbeddedFault as fault:
+        raise CannotRun(one_line(fault)) from fault
+    if dsn is None:
+        raise CannotRun(
+            f"no database: DATABASE_URL is not set and no embedded server runs in {folder};"
+            " set it, start everything with `relay up`, or name the folder of a running one with RELAY_DATA_DIR"
+        )
+    keys = settings.secret_keys or read_keys(folder)
+    if keys is None:
+        raise CannotRun(f"{folder / KEY_FILE} is missing: put it back from a backup, or restart `relay up` there")
+    return Installation(Secret(dsn), keys)
+
+
+async def check_ready(database: Database) -> None:
+    """Raises `CannotRun` unless the database is as this version wants it."""
+    try:
+        await check_migrated(database)
+    except NotMigrated as fault:
+        raise CannotRun(str(fault)) from fault
+    except StoreUnavailable as fault:
+        raise away(fault) from fault
+
+
+def away(fault: StoreUnavailable) -> CannotRun:
+    """What to tell of a database that does not answer."""
+    return CannotRun(f"{one_line(fault)}; check that the server runs and that DATABASE_URL names it")
+
+
+def one_line(fault: BaseException) -> str:
+    """A fault's text without its line breaks."""
+    return " ".join(str(fault).split())
+
+
+def read_keys(folder: Path) -> tuple[Secret, ...] | None:
+    """The keys in the data folder, newest first; None if there is no file. Raises `CannotRun` if it cannot be read."""
+    path = folder / KEY_FILE
+    try:
+        lines = path.read_text(encoding="ascii").split()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as fault:
+        raise CannotRun(f"{path} cannot be read: {one_line(fault)}; run Relay as its owner") from fault
+    if not lines:
+        raise CannotRun(f"{path} is empty: put it back from a backup, or remove it if no endpoint was ever created")
+    return tuple(Secret(line) for line in lines)
+
+
+def keys_of_folder(folder: Path) -> tuple[Secret, ...]:
+    """The keys in the data folder, made if there are none yet. Raises `CannotRun`."""
+    known = read_keys(folder)
+    if known is not None:
+        return known
+    key = new_key()
+    try:
+        _place(folder / KEY_FILE, key.expose() + "\n")
+    except FileExistsError:  # another process was quicker, and its key is the key
+        return keys_of_folder(folder)
+    except OSError as fault:
+        raise CannotRun(f"{folder} cannot hold the secret key: {fault.strerror}") from fault
+    return (key,)
+
+
+def _place(path: Path, text: str) -> None:
+    """Write a new file, readable by its owner alone, that appears whole or not at all. Raises `OSError`."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, aside = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)  # with mode 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        path.hardlink_to(aside)
+    finally:
+        Path(aside).unlink()

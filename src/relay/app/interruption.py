@@ -1,0 +1,53 @@
+"""How a person stops what runs in the foreground.
+
+Owns the signals of a parent process. The first SIGINT, SIGTERM or SIGHUP asks for an orderly end, a second one for a
+quick end. Invariant: a body that is interrupted has run its clean-up to the end when `until_interrupted` returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+
+SAME_SECONDS = 0.5
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def until_interrupted(body: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> bool:
+    """Run a body to its end, or cancel it at the first signal; answers whether it was interrupted.
+
+    The body gets an event that a later signal sets: then its clean-up should not wait for anybody. A signal that comes
+    within `SAME_SECONDS` is the first one again: some programs send theirs to a process and to its whole group.
+    """
+    hurry = asyncio.Event()
+    first_at = 0.0
+    task = asyncio.create_task(body(hurry))
+    loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        nonlocal first_at
+        if not task.cancelling():
+            first_at = loop.time()
+            task.cancel()
+        elif loop.time() - first_at > SAME_SECONDS:
+            hurry.set()
+
+    for number in _heeded():
+        loop.add_signal_handler(number, interrupt)
+    try:
+        await asyncio.wait([task])
+    finally:
+        for number in _heeded():
+            loop.remove_signal_handler(number)
+    if task.cancelled():
+        return True
+    task.result()
+    return False
+
+
+def _heeded() -> list[signal.Signals]:
+    """SIGHUP stays ignored where whoever started this process had it so (`nohup`). SIGINT is heeded even then: a shell
+    without job control lets every background process ignore it, and a person who sends it by hand means it."""
+    return [each for each in SIGNALS if each is not signal.SIGHUP or signal.getsignal(each) is not signal.SIG_IGN]

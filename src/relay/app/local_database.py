@@ -1,0 +1,103 @@
+"""The embedded server of a data folder, as long as `relay up` runs.
+
+Owns its start, its stop, and starting it again if it dies: PostgreSQL recovers, and the services wait for it as for any
+database that is away. Invariant: an interrupted start has ended, and what it started with it, before the interruption
+goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from relay.app.faults import CannotRun
+from relay.app.installation import keys_of_folder, one_line
+from relay.embedded import EmbeddedFault, EmbeddedServer
+from relay.settings import Settings
+
+LOOK_SECONDS = 1.0
+"""How often the server is looked at. It is a question to the kernel, not to PostgreSQL."""
+
+RETRY_SECONDS = 5.0
+"""How long to wait after a start that failed."""
+
+Say = Callable[[str], None]
+
+
+@asynccontextmanager
+async def local_database(settings: Settings, *, say: Say, notice: Say) -> AsyncIterator[None]:
+    """Have the server running inside the block, and a secret key beside it. Raises `CannotRun`.
+
+    `say` is told what is being done, `notice` what went wrong.
+    """
+    folder = settings.data_dir.expanduser().absolute()
+    server = EmbeddedServer(folder)
+    say(f"starting the database in {folder}")
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(_stop, server)
+            await _start(server, say)
+            stack.callback(say, "stopping the database")
+            _keys(settings, folder)
+            keeper = asyncio.create_task(_keep(server, notice), name="database")
+            stack.push_async_callback(_cancelled, keeper)
+            yield
+    except EmbeddedFault as fault:
+        raise CannotRun(one_line(fault)) from fault
+
+
+def _keys(settings: Settings, folder: Path) -> None:
+    if settings.secret_keys is None:
+        keys_of_folder(folder)
+
+
+async def _start(server: EmbeddedServer, say: Say) -> None:
+    loop = asyncio.get_running_loop()
+    give_up = threading.Event()
+
+    def say_from_thread(line: str) -> None:
+        loop.call_soon_threadsafe(say, line)
+
+    start = asyncio.ensure_future(asyncio.to_thread(server.start, say_from_thread, give_up=give_up))
+    try:
+        await asyncio.shield(start)
+    except asyncio.CancelledError:
+        give_up.set()
+        await asyncio.wait([start])
+        if not start.cancelled():
+            start.exception()  # it was given up: what it says about that is no news
+        raise
+
+
+async def _stop(server: EmbeddedServer) -> None:
+    """Stop it for certain: whoever interrupts this has to wait, or the server would be left running."""
+    stop = asyncio.ensure_future(asyncio.to_thread(server.stop))
+    try:
+        await asyncio.shield(stop)
+    except asyncio.CancelledError:
+        await asyncio.wait([stop])
+        raise
+
+
+async def _keep(server: EmbeddedServer, notice: Say) -> None:
+    """Start the server again whenever it has died."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        if server.alive():
+            continue
+        notice("the database has died; starting it again")
+        try:
+            await _stop(server)  # what is left of it
+            await _start(server, notice)
+        except EmbeddedFault as fault:
+            notice(f"the database does not start: {one_line(fault)}")
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

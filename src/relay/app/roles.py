@@ -1,0 +1,47 @@
+"""What a worker process can be.
+
+Owns the names of the roles as they stand on a worker's command line, and how long each may take to start and to stop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from relay.settings import Settings
+
+
+class Role(StrEnum):
+    """A kind of worker. The receiver is the testkit's."""
+
+    GATEWAY = "gateway"
+    DISPATCHER = "dispatcher"
+    RECEIVER = "receiver"
+
+
+START_SECONDS = 60.0
+"""How long a worker may take until it is ready. It is far more than it needs; past it, something is stuck."""
+
+GATEWAY_DRAIN_SECONDS = 10.0
+"""How long the gateway finishes requests that are under way when it is told to stop."""
+
+_MARGIN_SECONDS = 10.0
+"""What a worker may take beyond its drain: last outcomes, closing its connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`drain` seconds for work under way, and `stop` seconds after which a worker is killed."""
+
+    drain: float
+    stop: float
+
+
+def bounds(role: Role, settings: Settings) -> Bounds:
+    """How long a worker of this role may take to stop.
+
+    A request that a dispatcher has just sent may take its whole time; an endpoint that may take longer than the
+    installation's timeout has its delivery handed back.
+    """
+    drain = settings.total_timeout_secs if role is Role.DISPATCHER else GATEWAY_DRAIN_SECONDS
+    return Bounds(drain, drain + _MARGIN_SECONDS)

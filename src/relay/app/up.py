@@ -1,0 +1,91 @@
+"""Everything on one machine: the database, the receiver if it is wanted, the dispatcher, the gateway.
+
+Owns the order of starting and of stopping, which is the reverse: the gateway first, so that nothing new comes in, the
+database last, so that everything under way is written. Invariant: ports are bound before anything is started, and a
+start that fails or is interrupted leaves nothing running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.app.crew import Crew
+from relay.app.installation import Installation, find
+from relay.app.listening import address_of, url_of
+from relay.app.local_database import Say, local_database
+from relay.app.migration import migrate_database
+from relay.app.roles import Role
+from relay.app.service import crew_of, refuse_unbuilt, scheme_of, socket_of
+from relay.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What runs, by the urls at which this machine reaches it. `receiver` is None without one, `data_dir` with an
+    outside database."""
+
+    gateway: str
+    dispatcher: str
+    receiver: str | None
+    data_dir: Path | None
+    crews: tuple[Crew, ...]
+
+    async def watch(self) -> None:
+        """Return only by an exception: crews restart their workers, so an end of their care is a bug."""
+        await asyncio.gather(*(crew.watch() for crew in self.crews))
+
+
+@asynccontextmanager
+async def everything(
+    settings: Settings,
+    environment: Mapping[str, str],
+    *,
+    receiver: bool,
+    say: Say,
+    notice: Say,
+    hurry: asyncio.Event,
+) -> AsyncIterator[Site]:
+    """Run everything inside the block. Raises `CannotRun`, `SettingsError`.
+
+    `say` is told what is being done, `notice` what went wrong and is being mended.
+    """
+    refuse_unbuilt(settings)
+    roles = [Role.DISPATCHER, Role.GATEWAY]
+    if receiver:
+        roles.insert(0, Role.RECEIVER)
+    async with AsyncExitStack() as stack:
+        listeners = {role: stack.enter_context(socket_of(role, settings)) for role in roles}
+        urls = {role: url_of(address_of(listeners[role]), scheme_of(role, settings)) for role in roles}
+        if settings.database_url is None:
+            await stack.enter_async_context(local_database(settings, say=say, notice=notice))
+        await _migrate(find(settings), say)
+        crews = []
+        for role in roles:
+            say(f"starting the {role}")
+            crew = crew_of(
+                role,
+                settings,
+                {**environment, "RELAY_URL": urls[Role.GATEWAY]},
+                listener=listeners[role],
+                notice=notice,
+                hurry=hurry,
+            )
+            crews.append(await stack.enter_async_context(crew))
+            stack.callback(say, f"stopping the {role}")
+        yield Site(
+            gateway=urls[Role.GATEWAY],
+            dispatcher=urls[Role.DISPATCHER],
+            receiver=urls.get(Role.RECEIVER),
+            data_dir=settings.data_dir.expanduser().absolute() if settings.database_url is None else None,
+            crews=tuple(crews),
+        )
+
+
+async def _migrate(installation: Installation, say: Say) -> None:
+    applied = await migrate_database(installation)
+    if applied:
+        say(f"migrated the database: {', '.join(applied)}")

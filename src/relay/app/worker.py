@@ -1,0 +1,87 @@
+"""The frame of a worker process: its event loop, its signals, its end.
+
+Each role's module is a program that puts its body into this frame: `python -m relay.app.gateway --slot=… --listen=…
+--tether=…`, started by a crew only. SIGTERM, or the end of the parent, lets it finish what is under way; past the bound
+it ends anyway. Invariant: a worker that cannot start tells its parent why, in a line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from relay.app.faults import CannotRun
+from relay.app.roles import Bounds, Role, bounds
+from relay.app.tether import Ready, Refused, WorkerEnd
+from relay.app.work import Body, Work
+from relay.metrics import Slot
+from relay.metrics.logs import configure
+from relay.settings import Settings, SettingsError, read
+
+CRASHED = 70
+"""The exit status of a worker that ended by a bug (EX_SOFTWARE)."""
+
+
+def main(role: Role, body: Body, arguments: Sequence[str] | None = None) -> int:
+    """Live one worker's life; answers its exit status."""
+    options = _options(role, arguments)
+    tether = WorkerEnd(options.tether)
+    # Ctrl-C is the parent's, even if somebody sends it to the whole group
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        settings = read(os.environ)
+        configure(settings.log_format, settings.log_level)
+        # what it warns of, a database that is away, whoever needs the database tells, once and without a traceback
+        logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_live(body, bounds(role, settings), settings, options, tether))
+    except (CannotRun, SettingsError) as fault:
+        tether.report(Refused(str(fault)))
+        return 1
+    except Exception:
+        logging.getLogger("relay").critical("worker_crashed", exc_info=True, extra={"fields": {"role": role.value}})
+        return CRASHED
+    return 0
+
+
+def _options(role: Role, arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"python -m relay.app.{role}", description="Started by relay itself.")
+    parser.add_argument("--slot", type=int, required=True)
+    parser.add_argument("--listen", type=int, required=True)
+    parser.add_argument("--tether", type=int, required=True)
+    parser.add_argument("--numbers", type=Path)
+    return parser.parse_args(arguments)
+
+
+async def _live(body: Body, limits: Bounds, settings: Settings, options: argparse.Namespace, tether: WorkerEnd) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    tether.watch(lambda: _part(loop, stop, limits))
+    await body(
+        Work(
+            settings=settings,
+            listener=socket.socket(fileno=options.listen),
+            slot=None if options.numbers is None else Slot(options.numbers, options.slot),
+            drain_seconds=limits.drain,
+            stop=stop,
+            ready=lambda: tether.report(Ready()),
+        )
+    )
+
+
+def _part(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, limits: Bounds) -> None:
+    """The parent is gone, and with it whoever would kill a worker that does not stop: watch over that here."""
+    with contextlib.suppress(RuntimeError):  # the loop has ended already
+        loop.call_soon_threadsafe(stop.set)
+    time.sleep(limits.stop)
+    os._exit(CRASHED)

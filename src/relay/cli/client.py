@@ -1,0 +1,141 @@
+"""Calls to Relay's HTTP API, for the commands that are clients.
+
+Owns the connection and the words for what can go wrong with a call. A proxy of the environment is used for a Relay
+elsewhere and never for one on this machine, where it would send the event, or the key, on a detour. Redirects are not
+followed: the key is for the address that was given. Invariant: a call ends within its timeout, as an answer or as
+`CommandFailed`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from relay import __version__
+from relay.cli.failures import WRONG_USAGE, CommandFailed
+from relay.settings import Settings
+
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+"""Seconds for each step of a call: writing, and waiting for the next bytes."""
+
+PAGE = 100
+
+
+class Client:
+    """Calls to one Relay."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self._http = http
+
+    def call(self, method: str, path: str, *, body: object = None) -> Any:  # noqa: ANN401 - JSON is what it is
+        """Send a JSON body, or none; answers the JSON of a 2xx, None for one without a body. Raises `CommandFailed`."""
+        content = b"" if body is None else json.dumps(body).encode()
+        headers = {} if body is None else {"content-type": "application/json"}
+        response = self.send(method, path, content=content, headers=headers)
+        return _document(response) if response.content else None
+
+    def send(self, method: str, path: str, *, content: bytes, headers: Mapping[str, str]) -> httpx.Response:
+        """Send these bytes; answers a 2xx. Raises `CommandFailed` with what the problem document says."""
+        try:
+            response = self._http.request(method, path, content=content, headers=dict(headers))
+        except httpx.TimeoutException as fault:
+            raise CommandFailed(f"{self._where} did not answer in time: look at its /readyz and its log") from fault
+        except httpx.HTTPError as fault:
+            raise CommandFailed(f"{self._where} cannot be reached ({_cause(fault)}): {self._remedy}") from fault
+        if response.is_success:
+            return response
+        raise CommandFailed(_refusal(response, self._where))
+
+    def pages(self, path: str) -> Iterator[dict[str, Any]]:
+        """Every item of a list, page after page."""
+        cursor = ""
+        while True:
+            page = self.call("GET", f"{path}?limit={PAGE}{cursor}")
+            yield from page["data"]
+            if not page["next_cursor"]:
+                return
+            cursor = f"&cursor={page['next_cursor']}"
+
+    @property
+    def _where(self) -> str:
+        return f"Relay at {str(self._http.base_url).rstrip('/')}"
+
+    @property
+    def _remedy(self) -> str:
+        if _is_this_machine(str(self._http.base_url)):
+            return "start it with `relay up`, or set RELAY_URL"
+        return "check RELAY_URL and that it runs"
+
+
+@contextmanager
+def connect(settings: Settings) -> Iterator[Client]:
+    """A client of the Relay at `RELAY_URL`, with the key in `RELAY_API_KEY`. Raises `CommandFailed`."""
+    headers = {"user-agent": f"relay-cli/{__version__}", "accept": "application/json"}
+    if settings.api_key is not None:
+        key = settings.api_key.expose()
+        if not (key.isascii() and key.isprintable()):
+            raise CommandFailed("RELAY_API_KEY holds characters that no key has: copy it anew", WRONG_USAGE)
+        headers["authorization"] = f"Bearer {key}"
+    with httpx.Client(
+        base_url=settings.url,
+        headers=headers,
+        timeout=TIMEOUT,
+        trust_env=not _is_this_machine(settings.url),
+        follow_redirects=False,
+    ) as http:
+        yield Client(http)
+
+
+def _is_this_machine(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _cause(fault: httpx.HTTPError) -> str:
+    """The innermost reason: the outer ones repeat that the connection failed."""
+    cause: BaseException = fault
+    while cause.__cause__ is not None or cause.__context__ is not None:
+        cause = cause.__cause__ or cause.__context__ or cause
+    words = (cause.strerror if isinstance(cause, OSError) else None) or str(cause) or type(cause).__name__
+    return " ".join(words.split())
+
+
+def _document(response: httpx.Response) -> Any:  # noqa: ANN401 - JSON is what it is
+    try:
+        return response.json()
+    except ValueError as fault:
+        kind = response.headers.get("content-type", "no content type")
+        raise CommandFailed(
+            f"{response.request.url} answered {response.status_code} with {kind}, not with JSON: is RELAY_URL a Relay?"
+        ) from fault
+
+
+def _refusal(response: httpx.Response, where: str) -> str:
+    """What a refused call says, from its problem document."""
+    problem = _problem(response)
+    if problem is None:
+        return f"{where} answered {response.status_code} {response.reason_phrase}: is RELAY_URL a Relay?"
+    text = f"{problem.get('detail') or problem.get('title')} ({problem['code']})"
+    errors = problem.get("errors")
+    if isinstance(errors, list) and len(errors) > 1:
+        text += ": " + "; ".join(f"{error.get('pointer')} {error.get('detail')}" for error in errors)
+    if response.status_code == 401:
+        text += "; set RELAY_API_KEY to a valid key"
+    return text
+
+
+def _problem(response: httpx.Response) -> dict[str, Any] | None:
+    try:
+        found = response.json()
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and "code" in found else None

@@ -1,0 +1,36 @@
+"""`relay config`: every setting as it is in force.
+
+Owns the listing. Invariant: no byte of a secret is shown.
+"""
+
+from __future__ import annotations
+
+import click
+
+from relay.cli.options import example, json_option
+from relay.cli.reading import read_settings
+from relay.cli.rendering import show, table, words
+from relay.cli.streams import Streams
+from relay.settings import Origin, effective
+
+
+@click.command("config", epilog=example("RELAY_WORKERS=2 relay config"))
+@json_option
+@click.pass_obj
+def command(streams: Streams) -> None:
+    """Show every setting, its value in force, and where that comes from.
+
+    Secrets are stars. If something is wrong with the environment, all that is wrong is told instead.
+    """
+    rows = effective(read_settings())
+    if streams.json:
+        streams.document([{"name": row.name, "value": row.value or None, "origin": row.origin} for row in rows])
+        return
+    quiet = (Origin.DEFAULT, Origin.FOLLOWS)
+    show(
+        streams,
+        table(
+            ("setting", "value", "from"),
+            [(words(row.name), row.value, words(row.origin, "dim" if row.origin in quiet else "bold")) for row in rows],
+        ),
+    )

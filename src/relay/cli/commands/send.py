@@ -1,0 +1,91 @@
+"""`relay send`: post an event.
+
+Owns reading the payload and the headers that go with it. Invariant: the payload is posted byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from relay.cli.client import connect
+from relay.cli.options import example, json_option
+from relay.cli.reading import read_settings
+from relay.cli.streams import Streams
+from relay.cli.text import printable
+
+EMPTY = b"{}"
+STDIN = 0
+
+
+@click.command(
+    "send",
+    epilog=example(
+        "relay send invoice.paid invoice.json",
+        "echo '{\"amount\": 12}' | relay send invoice.paid - --key invoice-4711",
+    ),
+)
+@click.argument("event_type", metavar="TYPE")
+@click.argument("file", metavar="[FILE|-]", required=False)
+@click.option("--key", metavar="KEY", help="Idempotency-Key: a second event with the same key is not stored again.")
+@click.option("--content-type", metavar="TYPE", help="Default: application/json if the payload is JSON.")
+@json_option
+@click.pass_obj
+def command(streams: Streams, event_type: str, file: str | None, key: str | None, content_type: str | None) -> None:
+    """Post an event of TYPE whose payload is FILE, or stdin for `-`; without either it is an empty JSON object.
+
+    The payload may be any bytes, and goes to the endpoints unchanged.
+    """
+    payload = _payload(file)
+    headers = {
+        "relay-event-type": _header(event_type, "TYPE"),
+        "content-type": _header(content_type, "--content-type") if content_type else _kind(payload),
+    }
+    if key is not None:
+        headers["idempotency-key"] = _header(key, "--key")
+    with connect(read_settings()) as relay:
+        response = relay.send("POST", "/v1/events", content=payload, headers=headers)
+    receipt = response.json()
+    streams.done(f"the event is accepted as {receipt['receipt_id']}")
+    if streams.json:
+        streams.document(receipt)
+        return
+    deliveries = receipt["deliveries"]
+    to = ", ".join(delivery["consumer"] for delivery in deliveries) or "nobody: no endpoint subscribes to this type"
+    seen = " (seen before, not stored again)" if "relay-idempotent-replay" in response.headers else ""
+    streams.line(f"accepted{seen}, to be delivered to {printable(to)}")
+    streams.line(f"relay receipt {receipt['receipt_id']} --watch")
+
+
+def _payload(file: str | None) -> bytes:
+    if file is None:
+        return EMPTY
+    if file == "-":
+        return read_stdin()
+    try:
+        return Path(file).read_bytes()
+    except OSError as fault:
+        raise click.UsageError(f"{file} cannot be read: {fault.strerror}.") from fault
+
+
+def read_stdin() -> bytes:
+    """All of stdin."""
+    with open(STDIN, "rb", closefd=False) as stdin:
+        return stdin.read()
+
+
+def _header(text: str, what: str) -> str:
+    """Text that can stand in a header. What it means is for the gateway to judge."""
+    if not (text.isascii() and text.isprintable()):
+        raise click.UsageError(f"{what} may hold visible ASCII characters only.")
+    return text
+
+
+def _kind(payload: bytes) -> str:
+    try:
+        json.loads(payload)
+    except (ValueError, RecursionError):
+        return "application/octet-stream"
+    return "application/json"

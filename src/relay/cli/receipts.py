@@ -1,0 +1,71 @@
+"""A receipt as a person reads it: its story by boundaries, then its deliveries.
+
+Owns the rendering and the question whether anything can still happen by itself. Works on the JSON of the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from relay.cli.rendering import table, words
+
+Receipt = Mapping[str, Any]
+
+_STYLES = {"delivered": "green", "dead": "red", "in_flight": "yellow", "pending": "yellow", "closed": "green"}
+
+
+def headline(receipt: Receipt) -> Text:
+    """Which event it is and how it stands."""
+    state = receipt["outcome"] or receipt["state"]
+    if receipt.get("reason"):
+        state = f"{state} ({receipt['reason']})"
+    return Text.assemble(
+        words(receipt["receipt_id"], "bold"),
+        "  ",
+        words(receipt["type"]),
+        "  ",
+        words(f"{receipt['state']}: {state}" if receipt["outcome"] else state, _STYLES.get(receipt["state"], "")),
+    )
+
+
+def line(entry: Mapping[str, Any]) -> Text:
+    """One line of the timeline: boundary, what, milliseconds since the request arrived, to whom."""
+    what = str(entry["what"]).replace("_", " ")
+    return Text.assemble(
+        words(f"  {entry['boundary']}", "bold cyan"),
+        words(f"  {what:<18}"),
+        words(f"{entry['at_ms']:>10.1f} ms", "dim"),
+        words(f"  {entry['consumer']}" if entry.get("consumer") else ""),
+    )
+
+
+def rendered(receipt: Receipt, *, told: int = 0) -> Iterator[RenderableType]:
+    """The whole receipt, but so many lines of its story that were told before."""
+    yield headline(receipt)
+    yield from map(line, receipt["timeline"][told:])
+    if receipt["deliveries"]:
+        yield table(
+            ("consumer", "status", "attempts", "waiting for", "next attempt", "last error"),
+            [
+                (
+                    delivery["consumer"],
+                    words(delivery["status"], _STYLES.get(delivery["status"], "")),
+                    delivery["attempts"],
+                    delivery["waiting_for"] or delivery["reason"],
+                    delivery["next_attempt_at"],
+                    delivery["last_error"],
+                )
+                for delivery in receipt["deliveries"]
+            ],
+        )
+
+
+def is_settled(receipt: Receipt) -> bool:
+    """Whether nothing more will happen unless a person does something: it is closed, or all that is left is dead."""
+    if receipt["state"] == "closed":
+        return True
+    return all(delivery["status"] in ("delivered", "dead") for delivery in receipt["deliveries"])
