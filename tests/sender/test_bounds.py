@@ -5,6 +5,7 @@ import logging
 import os
 import resource
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -237,3 +238,46 @@ async def test_facts_never_come_from_inside_submit() -> None:
     inside = False
     await asyncio.wait_for(done.wait(), 10)
     await sender.close(1.0)
+
+
+async def test_a_socket_that_fell_out_of_the_epoll_set_is_put_back() -> None:
+    """It must not happen. If it did, the request would hang, and its endpoint be blamed."""
+    go = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        go.wait(10)
+        peer.answer()
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            (future,) = here.begin(request(server.url()))
+            await server.saw(lambda: len(server.requests) == 1)
+            wire = here.sender._wire
+            for fd in list(wire._watched):
+                wire._epoll.unregister(fd)
+            go.set()
+            facts = await asyncio.wait_for(future, 5)
+    assert facts.status_code == 200
+    assert facts.phases.total_ms < 2000
+
+
+async def test_connections_that_come_and_go_lose_no_answer() -> None:
+    """Descriptors are used again and again here: one taken for another would be an answer that nobody hears."""
+
+    def script(peer: Peer) -> None:
+        for number in range(peer.number % 4 + 1):
+            received = peer.read_request()
+            if received is None:
+                return
+            stray = b"stray" if peer.number % 7 == 0 and number == 1 else b""
+            size = len(received.body)
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s%s" % (size, received.body, stray))
+
+    limits = replace(SendLimits(), connections=12, connections_per_host=12)
+    with ScriptedServer(script, host="0.0.0.0") as server:
+        async with sending(limits=limits) as here:
+            for block in range(20):
+                requests = [request(server.url(host=f"127.0.0.{n % 5 + 1}"), b"%d.%d" % (block, n)) for n in range(40)]
+                facts = await here.send_all(*requests)
+                assert [each for each, asked in zip(facts, requests, strict=True) if each.snippet != asked.body] == []
