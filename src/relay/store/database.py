@@ -82,6 +82,15 @@ class Database:
         async with self.connection() as connection, connection.transaction():
             yield connection
 
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Connection]:
+        """Borrow a connection on which every statement of the block sees the database as of one moment."""
+        async with (
+            self.connection() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            yield connection
+
     async def close(self, within: float = 5.0) -> None:
         """Close the pool; connections still in use after `within` seconds are cut."""
         try:

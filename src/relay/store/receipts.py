@@ -109,7 +109,7 @@ class Receipts:
     async def get(self, tenant: str, receipt: UUID) -> ReceiptView | None:
         """One receipt of the tenant with its deliveries, None if there is none of that id."""
         first, last = ids.delivery_range(receipt)
-        async with self._database.connection() as connection:
+        async with self._database.snapshot() as connection:
             row = await connection.fetchrow(statements.text("get_receipt"), tenant, receipt, ids.day_of(receipt))
             if row is None:
                 return None
