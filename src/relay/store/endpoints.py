@@ -125,6 +125,8 @@ class Endpoints:
         """Put a new secret in force; the one before signs beside it for the overlap. None if not there."""
         sealed = self._vault.seal(secret)
         async with self._database.transaction() as connection:
+            if await connection.fetchrow(statements.text("lock_endpoint"), tenant, endpoint_id) is None:
+                return None
             await connection.execute(statements.text("insert_secret"), secret_id, sealed)
             row = await connection.fetchrow(
                 statements.text("rotate_secret"), tenant, endpoint_id, secret_id, overlap_seconds
