@@ -280,17 +280,17 @@ class Installation:
         finally:
             await connection.close()
 
-    async def value(self, sql: str, *arguments: object) -> Any:  # noqa: ANN401 - whatever the column is
+    async def value(self, sql: str, *arguments: object) -> Any:
         """The first column of the first row."""
         return (await self.fetch(sql, *arguments))[0][0]
 
     async def all_closed(self, receipts: int, within: float) -> None:
         """Return when there are so many receipts and each has closed as delivered. Raises `NotInTime`."""
 
+        counts = "select count(*), count(*) filter (where outcome = 'delivered') from receipts"
+
         async def closed() -> bool:
-            return bool(
-                await self.value("select count(*) = $1 and bool_and(outcome = 'delivered') from receipts", receipts)
-            )
+            return tuple((await self.fetch(counts))[0]) == (receipts, receipts)
 
         try:
             await eventually(closed, within, f"{receipts} receipts closed as delivered")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from tests.support.wire import Cut, Reply, Wire, request
+from tests.support.wire import Reply, Wire, request
 
 PAUSE_SECONDS = 0.05
 """Between a refusal, or a connection that is not to be had, and the next try."""
@@ -85,7 +85,7 @@ class Producer:
         while current is not None:
             try:
                 reply = await wire.ask(current.bytes)
-            except (Cut, OSError, TimeoutError):
+            except (OSError, TimeoutError):
                 self.unanswered += 1
                 return current
             if reply.status == 202:

@@ -1,0 +1,111 @@
+"""What the tests of the whole share: an empty, migrated database, and an installation on it that is ended in any case.
+
+The database belongs to an ordinary role, as the contract asks of operators, and `relay migrate` has made its shape.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from tests.support.database import Server
+from tests.support.installation import Installation
+from tests.support.receiver import Receiver
+
+ROLE = "relay_system_tests"
+PASSWORD = "not-a-secret"
+_TEMPLATE = f"relay_system_{os.getpid()}"
+_numbers = count(1)
+_failed = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember a failure, for the fixtures that end after it."""
+    report = yield
+    if report.failed:
+        for node in item.listchain():
+            node.stash[_failed] = True
+    return report
+
+
+def owners_dsn(server: Server, database: str) -> str:
+    """The address of a database for the ordinary role."""
+    parts = urlsplit(server.dsn(database))
+    place = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{ROLE}:{PASSWORD}@{place}"))
+
+
+@pytest.fixture(scope="session")
+def template_database(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name of a database that `relay migrate` has migrated, to be cloned."""
+
+    async def create() -> None:
+        await database_server.run(
+            f"do $$ begin create role {ROLE} login password '{PASSWORD}';"
+            " exception when duplicate_object then null; end $$"
+        )
+        await database_server.run(f"create database {_TEMPLATE} owner {ROLE}")
+
+    asyncio.run(create())
+    migration = Installation(tmp_path_factory.mktemp("migration"), owners_dsn(database_server, _TEMPLATE))
+    done = migration.run("migrate")
+    assert done.returncode == 0, done.stderr
+    yield _TEMPLATE
+    asyncio.run(database_server.run(f"drop database {_TEMPLATE} with (force)"))
+
+
+@contextmanager
+def fresh_database(server: Server, template: str) -> Iterator[str]:
+    """The address of a fresh, migrated database, for its owner; dropped at the end of the block."""
+    name = f"{template}_{next(_numbers)}"
+    asyncio.run(server.run(f"create database {name} template {template} owner {ROLE}"))
+    try:
+        yield owners_dsn(server, name)
+    finally:
+        asyncio.run(server.run(f"drop database {name} with (force)"))
+
+
+@pytest.fixture
+def database_owner_dsn(database_server: Server, template_database: str) -> Iterator[str]:
+    """The address of a fresh, migrated database of one test."""
+    with fresh_database(database_server, template_database) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def installation(database_owner_dsn: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Installation]:
+    """An installation that nothing runs of yet."""
+    yield from ended(Installation(tmp_path, database_owner_dsn), request)
+
+
+@pytest.fixture
+def alone(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Installation]:
+    """An installation with a database of its own, for `relay up`."""
+    yield from ended(Installation(tmp_path, None), request)
+
+
+def ended(installation: Installation, request: pytest.FixtureRequest) -> Iterator[Installation]:
+    """Hand out an installation and end it; after a failed test, print what its processes had to say."""
+    try:
+        yield installation
+    finally:
+        try:
+            installation.close()
+        finally:
+            if request.node.stash.get(_failed, False):
+                print(installation.log_tails())  # noqa: T201 - pytest shows it beside the failure
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """The testkit's receiver, keeping what arrives."""
+    with Receiver() as running:
+        yield running

@@ -1,0 +1,73 @@
+"""The database goes away and comes back under load: everybody recovers alone, and nothing that was accepted is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relay.embedded import EmbeddedServer
+from tests.support.installation import Installation, add_endpoint, api, eventually
+from tests.support.postgres import throwaway_server
+from tests.support.producer import Producer, numbered
+from tests.support.receiver import Receiver
+from tests.system.conftest import ended
+
+EVENTS = 2_000
+DEADLINE = 90.0
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedServer]:
+    """A server of this test alone, that syncs its writes as the product's does."""
+    with throwaway_server({}) as running:
+        yield running
+
+
+@pytest.fixture
+def on_that_server(server: EmbeddedServer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Installation]:
+    yield from ended(Installation(tmp_path, server.dsn), request)
+
+
+async def test_a_database_that_restarts_under_load_loses_nothing_and_needs_no_help(
+    on_that_server: Installation, server: EmbeddedServer, receiver: Receiver
+) -> None:
+    installation = on_that_server
+    assert installation.run("migrate").returncode == 0
+    gateway, dispatcher = installation.gateway(), installation.dispatcher()
+    processes = {gateway.worker(), dispatcher.worker()}
+    add_endpoint(gateway, receiver.url("/slow?ms=10"))
+    events = numbered(EVENTS)
+    producer = Producer([gateway.url])
+    posting = asyncio.create_task(producer.post(events, DEADLINE))
+    await producer.has_accepted(EVENTS // 5, DEADLINE)
+
+    await asyncio.to_thread(server.stop)
+
+    async def says_so() -> bool:
+        with api(gateway) as client:
+            answer = await asyncio.to_thread(client.get, "/readyz")
+        return answer.status_code == 503 and answer.json()["checks"]["database"] != "ok"
+
+    await eventually(says_so, DEADLINE, "the gateway says that the database is away")
+    await eventually(lambda: _true(producer.refusals[503] > 0), DEADLINE, "senders are told to try again")
+    await asyncio.to_thread(server.start)
+    await posting
+    await installation.all_closed(EVENTS, DEADLINE)
+
+    async def ready() -> bool:
+        with api(gateway) as client:
+            return (await asyncio.to_thread(client.get, "/readyz")).status_code == 200
+
+    await eventually(ready, DEADLINE, "the gateway is ready again")
+    assert {gateway.worker(), dispatcher.worker()} == processes, "nobody had to be restarted"
+    assert len(producer.accepted) == EVENTS
+    assert await installation.value("select count(*) from journal") == EVENTS
+    promised = {reply.json()["deliveries"][0]["id"] for reply in producer.accepted.values()}
+    assert {arrival.delivery_id for arrival in receiver.received()} == promised
+
+
+async def _true(holds: bool) -> bool:
+    return holds

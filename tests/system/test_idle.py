@@ -1,0 +1,89 @@
+"""An idle Relay costs next to nothing and yet is there at once; and a wake-up that gets lost costs a poll, no more."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+
+from relay.store.database import Database
+from relay.store.journal import Journal, Versions
+from tests.store.world import event
+from tests.support.installation import Installation, add_endpoint, cpu_seconds
+from tests.support.producer import Event, Producer, numbered
+from tests.support.receiver import Receiver
+from tests.support.wire import Wire
+
+IDLE_SECONDS = 10.0
+SHARE_OF_A_CORE = 0.05
+"""Several times what is measured on a quiet machine: this counts processor time, which others cannot use up."""
+
+DEADLINE = 60.0
+AT_ONCE_SECONDS = 1.0
+FRESH_EVENTS = 20
+
+
+async def test_idle_processes_use_next_to_no_processor_time(installation: Installation, receiver: Receiver) -> None:
+    gateway, dispatcher = installation.gateway(), installation.dispatcher(heartbeat_secs="5")
+    add_endpoint(gateway, receiver.url())
+    # what is only made for a first event is made
+    await Producer([gateway.url], connections=1).post(numbered(10), DEADLINE)
+    await installation.all_closed(10, DEADLINE)
+
+    processes = {
+        "gateway": gateway.worker(),
+        "its parent": gateway.pid,
+        "dispatcher": dispatcher.worker(),
+        "the dispatcher's parent": dispatcher.pid,
+    }
+    before = {name: cpu_seconds(pid) for name, pid in processes.items()}
+    began = time.monotonic()
+    # nothing is waited for: that nothing happens is the test
+    await asyncio.sleep(IDLE_SECONDS)
+    passed = time.monotonic() - began
+    shares = {name: (cpu_seconds(pid) - before[name]) / passed for name, pid in processes.items()}
+    print("share of a core when idle:", {name: f"{share:.2%}" for name, share in shares.items()})  # noqa: T201 - to read
+    assert max(shares.values()) < SHARE_OF_A_CORE, shares
+
+
+async def test_a_fresh_event_is_at_its_endpoint_at_once_although_all_was_quiet(
+    installation: Installation, receiver: Receiver
+) -> None:
+    """The poll is far away, so it is the wake-up that does it."""
+    gateway = installation.gateway()
+    installation.dispatcher(poll_secs="60")
+    add_endpoint(gateway, receiver.url())
+    took = []
+    async with await Wire.connect(gateway.url) as wire:
+        for number in range(FRESH_EVENTS):
+            began = time.time()
+            reply = await wire.ask(Event(f"fresh-{number}", b"{}").bytes)
+            assert reply.status == 202
+            arrived = (await receiver.arrive(number + 1, DEADLINE))[-1].at
+            took.append(arrived - began)
+            # quiet again: the outcome is recorded, and the claimer has found that nothing is left
+            await installation.all_closed(number + 1, DEADLINE)
+    took_ms = [round(seconds * 1000, 1) for seconds in took]
+    print(f"post to arrival, ms: median {statistics.median(took_ms)}, all {took_ms}")  # noqa: T201 - to read
+    assert statistics.median(took) < AT_ONCE_SECONDS
+
+
+async def test_an_event_whose_wake_up_was_lost_is_delivered_by_the_poll(
+    installation: Installation, receiver: Receiver
+) -> None:
+    """Case C113: one event, stored by somebody who then dies without a word, and no later traffic."""
+    gateway = installation.gateway()
+    installation.dispatcher(poll_secs="0.5")
+    endpoint = add_endpoint(gateway, receiver.url())
+    owner = await installation.value("select id from endpoints")
+    assert owner.hex in endpoint["id"]
+    rules, credentials, schemas = (await installation.fetch("select rules, credentials, schemas from versions"))[0]
+    assert installation.dsn is not None
+    database = await Database.connect(installation.dsn, name="relay-tests", size=1)
+    try:
+        journal = Journal(database, key_retention_seconds=60)
+        await journal.append(Versions(rules, credentials, schemas), [event(to=[owner])])
+    finally:
+        await database.close()
+    await receiver.arrive(1, DEADLINE)
+    await installation.all_closed(1, DEADLINE)

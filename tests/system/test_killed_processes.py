@@ -1,0 +1,183 @@
+"""kill -9 at every point that matters: nothing that got a 202 is missing, and what comes twice says so by its id."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import defaultdict
+
+import asyncpg
+import pytest
+
+from relay.testkit.arrivals import Arrival
+from tests.support.gate import Gate
+from tests.support.installation import Installation, Service, add_endpoint, eventually, kill, metrics
+from tests.support.producer import Event, Producer, numbered
+from tests.support.receiver import Receiver
+from tests.support.wire import Reply
+
+EVENTS = 1_000
+DEADLINE = 90.0
+
+BRIEF_LEASE = {
+    "connect_timeout_secs": "1",
+    "read_timeout_secs": "1",
+    "total_timeout_secs": "1",
+    "lease_secs": "6.1",
+}
+"""The shortest lease that its rules allow: what a dead process held comes back soon."""
+
+LEASE_AND_SWEEP_SECONDS = 6.1 + 5.0
+MARGIN_SECONDS = 15.0
+"""What a busy machine may add."""
+
+
+def event_of(arrival: Arrival) -> str:
+    return next(value for name, value in arrival.headers if name.lower() == "relay-event-id")
+
+
+def assert_complete(arrivals: list[Arrival], accepted: dict[str, Reply], sent: list[Event]) -> None:
+    """Every accepted event has arrived, with its own bytes, and each time under the delivery id that its 202 named."""
+    bodies = {event.key: event.body for event in sent}
+    ids = defaultdict(set)
+    for arrival in arrivals:
+        assert arrival.body == bodies[event_of(arrival)]
+        ids[event_of(arrival)].add(arrival.delivery_id)
+    promised = {key: {owed["id"] for owed in reply.json()["deliveries"]} for key, reply in accepted.items()}
+    assert ids == promised
+
+
+async def nothing_in_flight(installation: Installation) -> bool:
+    return bool(await installation.value("select count(*) = 0 from deliveries where status = 'in_flight'"))
+
+
+async def replaced(service: Service, killed: int) -> int:
+    """Wait for the successor of a killed worker; answers its process number."""
+
+    async def successor() -> int | None:
+        found = service.workers().get(0)
+        return None if found == killed else found
+
+    found = await eventually(successor, DEADLINE, f"{service} has a new worker")
+    assert found is not None
+    return found
+
+
+async def test_a_dispatcher_killed_in_the_middle_of_a_thousand_deliveries_loses_none(
+    installation: Installation, receiver: Receiver
+) -> None:
+    gateway = installation.gateway()
+    dispatcher = installation.dispatcher(**BRIEF_LEASE)
+    add_endpoint(gateway, receiver.url("/slow?ms=40"))
+    events = numbered(EVENTS)
+    producer = Producer([gateway.url])
+    posting = asyncio.create_task(producer.post(events, DEADLINE))
+
+    await receiver.arrive(EVENTS // 4, DEADLINE)
+    killed = dispatcher.worker()
+    kill(killed, signal.SIGKILL)
+    await posting
+    await replaced(dispatcher, killed)
+    await installation.all_closed(EVENTS, DEADLINE)
+
+    arrivals = receiver.received()
+    assert_complete(arrivals, producer.accepted, events)
+    assert len(producer.accepted) == EVENTS
+    assert len(arrivals) > EVENTS, "what was under way when the dispatcher died was sent again"
+    assert await nothing_in_flight(installation)
+    assert await installation.value("select sum(attempts) from deliveries") >= len(arrivals)
+
+
+async def test_gateways_killed_in_the_middle_of_posting_lose_nothing_that_was_accepted(
+    installation: Installation, receiver: Receiver
+) -> None:
+    gateway = installation.gateway()
+    installation.dispatcher()
+    add_endpoint(gateway, receiver.url())
+    events = numbered(EVENTS)
+    producer = Producer([gateway.url])
+    posting = asyncio.create_task(producer.post(events, DEADLINE))
+    for share in (0.2, 0.6):
+        await producer.has_accepted(int(EVENTS * share), DEADLINE)
+        killed = gateway.worker()
+        kill(killed, signal.SIGKILL)
+        await replaced(gateway, killed)
+    await posting
+
+    assert len(producer.accepted) == EVENTS
+    assert producer.unanswered > 0, "the kills met requests"
+    assert await installation.value("select count(*) from journal") == EVENTS
+    await installation.all_closed(EVENTS, DEADLINE)
+    assert_complete(receiver.received(), producer.accepted, events)
+    numbers = [row[0] for row in await installation.fetch("select number from journal order by number")]
+    assert numbers == list(range(1, EVENTS + 1)), "positions have no gap"
+
+
+async def test_what_a_dead_dispatcher_held_is_sent_by_another_without_any_new_traffic(
+    installation: Installation,
+) -> None:
+    """Cases C95 and C110: the receiver has each body in whole and has not answered when the sender dies."""
+    held = 50
+    async with Gate() as gate:
+        gateway = installation.gateway()
+        doomed = installation.dispatcher(**BRIEF_LEASE)
+        add_endpoint(gateway, gate.url)
+        await Producer([gateway.url]).post(numbered(held), DEADLINE)
+        first = {visit.delivery_id: visit for visit in await gate.visits(held, DEADLINE)}
+        doomed.kill()
+        heir = installation.dispatcher(**BRIEF_LEASE)
+
+        second = await gate.visits(held, LEASE_AND_SWEEP_SECONDS + MARGIN_SECONDS)
+        for visit in second:
+            assert visit.body == first[visit.delivery_id].body
+            assert (first[visit.delivery_id].attempt, visit.attempt) == (1, 2)
+            visit.answer(200)
+        assert {visit.delivery_id for visit in second} == first.keys()
+        await installation.all_closed(held, DEADLINE)
+        assert gate.waiting == 0
+    assert await installation.value("select bool_and(attempts = 2) from deliveries")
+    assert metrics(heir)["relay_leases_reaped_total"] == held
+
+
+async def test_a_dispatcher_killed_between_the_answer_and_its_record_sends_again_under_the_same_id(
+    installation: Installation,
+) -> None:
+    """Case C95: the 200 is there, its record is not yet committed."""
+    async with Gate() as gate:
+        gateway = installation.gateway()
+        dispatcher = installation.dispatcher(**BRIEF_LEASE)
+        add_endpoint(gateway, gate.url)
+        await Producer([gateway.url]).post(numbered(1), DEADLINE)
+        first = await gate.visit(DEADLINE)
+
+        holder = await asyncpg.connect(installation.dsn)
+        holding = holder.transaction()
+        await holding.start()
+        await holder.execute("select from deliveries for update")
+        first.answer(200)
+
+        async def record_waits() -> list[asyncpg.Record]:
+            waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like $1"
+            return await installation.fetch(waiting, "%record_outcomes%")
+
+        (session,) = await eventually(record_waits, DEADLINE, "the record waits for the row")
+        kill(dispatcher.worker(), signal.SIGKILL)
+        # a statement that the server has already would be carried out although its sender is dead
+        assert await installation.value("select pg_terminate_backend($1, 10000)", session["pid"])
+        await holding.rollback()
+        await holder.close()
+
+        second = await gate.visit(LEASE_AND_SWEEP_SECONDS + MARGIN_SECONDS)
+        assert (second.delivery_id, second.attempt) == (first.delivery_id, 2)
+        second.answer(200)
+        await installation.all_closed(1, DEADLINE)
+    assert await installation.value("select attempts from deliveries") == 2
+
+
+@pytest.mark.parametrize("kind", ["gateway", "dispatcher"])
+async def test_workers_do_not_outlive_a_parent_that_was_killed(installation: Installation, kind: str) -> None:
+    service = installation.gateway(workers="2") if kind == "gateway" else installation.dispatcher(workers="2")
+    assert len(service.workers()) == 2
+    service.signal(signal.SIGKILL)
+    service.wait()
+    await installation.no_strays()

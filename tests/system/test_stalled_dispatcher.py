@@ -1,0 +1,74 @@
+"""A dispatcher that stood still beyond its lease: another takes over, and the late outcome cannot change a thing."""
+
+from __future__ import annotations
+
+import signal
+
+from tests.support.gate import Gate
+from tests.support.installation import Installation, add_endpoint, eventually, kill, metrics
+from tests.support.producer import Producer, numbered
+
+DEADLINE = 60.0
+SETTINGS = {
+    "connect_timeout_secs": "1",
+    "read_timeout_secs": "1",
+    "total_timeout_secs": "1",
+    "lease_secs": "6.1",
+}
+
+
+async def test_a_stalled_dispatchers_late_outcome_is_kept_as_an_attempt_and_refused_by_its_token(
+    installation: Installation,
+) -> None:
+    """Case C109."""
+    async with Gate() as gate:
+        gateway = installation.gateway()
+        stalled = installation.dispatcher(**SETTINGS)
+        add_endpoint(gateway, gate.url)
+        await Producer([gateway.url]).post(numbered(1), DEADLINE)
+        first = await gate.visit(DEADLINE)
+        worker = stalled.worker()
+        kill(worker, signal.SIGSTOP)
+        first.answer(200)
+
+        heir = installation.dispatcher(**SETTINGS)
+        second = await gate.visit(DEADLINE)
+        assert (second.delivery_id, second.attempt) == (first.delivery_id, 2)
+
+        # the stalled one wakes up in the middle of its successor's attempt, and writes what it knows
+        kill(worker, signal.SIGCONT)
+
+        async def both_tell() -> bool:
+            return bool(await installation.value("select count(*) = 1 from delivery_attempts"))
+
+        await eventually(both_tell, DEADLINE, "the late attempt is on record")
+        row = (await installation.fetch("select status::text, attempts, lease_token from deliveries"))[0]
+        late = (await installation.fetch("select attempt, outcome_class::text, lease_token from delivery_attempts"))[0]
+        assert (row["status"], row["attempts"]) == ("in_flight", 2), "the successor's claim stands"
+        assert late["attempt"] == 1
+        assert late["lease_token"] != row["lease_token"]
+
+        second.answer(500)
+        third = await gate.visit(DEADLINE)
+        assert (third.delivery_id, third.attempt) == (first.delivery_id, 3)
+        third.answer(200)
+        await installation.all_closed(1, DEADLINE)
+        assert gate.waiting == 0, "nothing was sent a fourth time"
+
+    attempts = await installation.fetch("select attempt, outcome_class::text from delivery_attempts order by attempt")
+    assert [row["attempt"] for row in attempts] == [1, 2, 3]
+    assert [row["outcome_class"] for row in attempts][1:] == ["retryable", "success"]
+    assert metrics(stalled)["relay_leases_lost_total"] == 1
+    assert metrics(heir)["relay_leases_lost_total"] == 0
+    assert metrics(heir)["relay_leases_reaped_total"] + metrics(stalled)["relay_leases_reaped_total"] == 1
+
+
+async def test_a_stalled_gateway_holds_up_no_other(installation: Installation) -> None:
+    gateways = [installation.gateway(), installation.gateway()]
+    stalled = gateways[0].worker()
+    await Producer([gateway.url for gateway in gateways], connections=8).post(numbered(100, prefix="before"), DEADLINE)
+    kill(stalled, signal.SIGSTOP)
+    await Producer([gateways[1].url], connections=8).post(numbered(100, prefix="while"), DEADLINE)
+    kill(stalled, signal.SIGCONT)
+    await Producer([gateways[0].url], connections=8).post(numbered(100, prefix="after"), DEADLINE)
+    assert await installation.value("select count(*) from journal") == 300
