@@ -6,6 +6,7 @@ client, neither its error bodies nor its redirects.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ from relay.store.faults import StoreUnavailable
 from relay.web.exchange import BodyReader
 from relay.web.problems import ErrorCode, FieldFault, Problem, invalid, pointer, refuse
 from relay.web.serving import Guard
+
+logger = logging.getLogger(__name__)
 
 _DESCRIPTION = """Relay takes events, makes them durable, and delivers each to every endpoint that subscribed to its
 type, with a receipt that tells what became of it."""
@@ -72,7 +75,8 @@ def _answer(problem: Problem) -> Response:
     return Response(answer.body, answer.status, headers, answer.media_type.decode())
 
 
-async def _unavailable(_: Request, __: Exception) -> Response:
+async def _unavailable(_: Request, error: Exception) -> Response:
+    logger.warning("a call failed: %s", error)
     return _answer(UNAVAILABLE)
 
 

@@ -1,7 +1,8 @@
 """How a person stops what runs in the foreground.
 
-Owns the signals of a parent process. The first SIGINT, SIGTERM or SIGHUP asks for an orderly end, a second one for a
-quick end. Invariant: a body that is interrupted has run its clean-up to the end when `until_interrupted` returns.
+Owns the signals of a parent process, from the start of a body to the end of the process. The first SIGINT, SIGTERM or
+SIGHUP asks for an orderly end, a later one for a quick end. Invariant: a body that is interrupted has run its clean-up
+to the end when `until_interrupted` returns, and nothing that is sent afterwards turns that into a failure.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
+from types import FrameType
 
 SAME_SECONDS = 0.5
 
@@ -19,12 +21,13 @@ async def until_interrupted(body: Callable[[asyncio.Event], Coroutine[None, None
     """Run a body to its end, or cancel it at the first signal; answers whether it was interrupted.
 
     The body gets an event that a later signal sets: then its clean-up should not wait for anybody. A signal that comes
-    within `SAME_SECONDS` is the first one again: some programs send theirs to a process and to its whole group.
+    within `SAME_SECONDS` is the first one again: some programs send theirs to a process and to its whole group. Call it
+    once, as the last thing that a process does: the signals stay ignored behind it.
     """
     hurry = asyncio.Event()
-    first_at = 0.0
     task = asyncio.create_task(body(hurry))
     loop = asyncio.get_running_loop()
+    first_at = 0.0
 
     def interrupt() -> None:
         nonlocal first_at
@@ -34,13 +37,18 @@ async def until_interrupted(body: Callable[[asyncio.Event], Coroutine[None, None
         elif loop.time() - first_at > SAME_SECONDS:
             hurry.set()
 
-    for number in _heeded():
-        loop.add_signal_handler(number, interrupt)
+    def handle(_: int, __: FrameType | None) -> None:
+        loop.call_soon_threadsafe(interrupt)
+
+    # Not the loop's own handlers: it takes them off when it closes, and a signal at that moment would kill.
+    heeded = _heeded()
+    for number in heeded:
+        signal.signal(number, handle)
     try:
         await asyncio.wait([task])
     finally:
-        for number in _heeded():
-            loop.remove_signal_handler(number)
+        for number in heeded:
+            signal.signal(number, signal.SIG_IGN)
     if task.cancelled():
         return True
     task.result()

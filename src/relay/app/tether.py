@@ -64,11 +64,15 @@ class WorkerEnd:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(encode(report))
 
+    def close(self) -> None:
+        """Let go of it: to the parent, the worker has ended."""
+        self._socket.close()
+
     def watch(self, on_parted: Callable[[], None]) -> None:
         """Call `on_parted`, in a thread of its own, when the parent has ended."""
 
         def wait() -> None:
-            with contextlib.suppress(ConnectionResetError):
+            with contextlib.suppress(OSError):
                 while self._socket.recv(64):
                     pass
             on_parted()

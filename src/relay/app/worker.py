@@ -50,6 +50,8 @@ def main(role: Role, body: Body, arguments: Sequence[str] | None = None) -> int:
     except Exception:
         logging.getLogger("relay").critical("worker_crashed", exc_info=True, extra={"fields": {"role": role.value}})
         return CRASHED
+    finally:
+        tether.close()
     return 0
 
 

@@ -48,7 +48,7 @@ class Demonstration:
                 accepted = relay.call("POST", "/v1/events", body=PAYLOAD)
                 receipt = self._follow(relay, accepted["receipt_id"])
         except CommandFailed as fault:
-            self._streams.note(f"the demonstration failed: {fault}")
+            self._fail(str(fault))
             return
         if not self._stopped.is_set():
             self._conclude(receipt)
@@ -82,6 +82,12 @@ class Demonstration:
                 show(self._streams, *map(line, news))
             if is_settled(receipt) or time.monotonic() > deadline or self._stopped.wait(PAUSE_SECONDS):
                 return receipt
+
+    def _fail(self, why: str) -> None:
+        if self._streams.json:
+            self._streams.record({"demonstration": None, "fault": why})
+        else:
+            self._streams.note(f"the demonstration failed: {why}")
 
     def _conclude(self, receipt: dict[str, Any]) -> None:
         if self._streams.json:

@@ -1,0 +1,145 @@
+"""Claims about `relay up`, with everything real: it starts on nothing, shows an event's way, leaves nothing behind."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import stat
+from pathlib import Path
+
+import httpx
+
+from relay.embedded.postmaster import Postmaster
+from tests.support.installation import (
+    LOOPBACK,
+    START_SECONDS,
+    STOP_SECONDS,
+    Installation,
+    Service,
+    eventually,
+    free_port,
+    kill,
+    metrics,
+    post,
+)
+
+
+def demonstrated(service: Service) -> dict[str, object]:
+    record = service.wait_for(lambda line: "demonstration" in line, START_SECONDS, "shows a receipt")
+    return dict(record["demonstration"])
+
+
+def up_that_fails(alone: Installation, **settings: str) -> Service:
+    binds = {f"RELAY_{name}": f"{LOOPBACK}:{free_port()}" for name in ("BIND", "METRICS_BIND", "TESTKIT_BIND")}
+    environment = {**alone.environment, **binds, **settings}
+    service = Service("second", ("up", "--dev"), environment, alone.folder / "second.log")
+    alone.services.append(service)
+    service.launch()
+    assert service.wait(START_SECONDS) == 1
+    return service
+
+
+async def test_it_sends_an_event_by_itself_shows_its_receipt_closing_and_stops_on_ctrl_c(alone: Installation) -> None:
+    service = alone.up("--dev", "--demo")
+    receipt = demonstrated(service)
+    assert (receipt["state"], receipt["outcome"]) == ("closed", "delivered")
+
+    async with httpx.AsyncClient(trust_env=False) as client:
+        arrived = (await client.get(f"{service.started['receiver']}/received?path=/verify/demo")).json()["data"]
+    assert [each["status"] for each in arrived] == [200]
+
+    service.signal(signal.SIGINT)
+    assert service.wait(STOP_SECONDS) == 0
+    assert alone.processes() == []
+    assert Postmaster.running(alone.folder / "data" / "pg" / "r1") is None
+
+
+async def test_a_second_start_on_the_same_data_goes_on_where_the_first_ended(alone: Installation) -> None:
+    first = alone.up("--dev", "--demo")
+    earlier = demonstrated(first)
+    key = (alone.folder / "data" / "secret-keys").read_text()
+    first.stop()
+
+    second = alone.up("--dev", "--demo")
+    assert demonstrated(second)["outcome"] == "delivered"
+    async with httpx.AsyncClient(base_url=second.url, trust_env=False) as client:
+        kept = (await client.get(f"/v1/receipts/{earlier['receipt_id']}")).json()
+        endpoints = (await client.get("/v1/endpoints")).json()["data"]
+    assert kept["outcome"] == "delivered"
+    assert [each["name"] for each in endpoints] == ["demo"]
+    assert (alone.folder / "data" / "secret-keys").read_text() == key
+
+
+async def test_two_on_one_data_folder_are_refused_in_a_line_and_the_first_goes_on(alone: Installation) -> None:
+    first = alone.up()
+    second = up_that_fails(alone)
+    (line,) = second.log.read_text().splitlines()
+    assert "already in the hands of another Relay" in line
+    assert post(first, b'{"type": "still.there"}').status_code == 202
+
+
+async def test_a_port_that_is_taken_is_told_before_anything_starts(alone: Installation) -> None:
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        address = f"{LOOPBACK}:{taken.getsockname()[1]}"
+        second = up_that_fails(alone, RELAY_TESTKIT_BIND=address)
+    (line,) = second.log.read_text().splitlines()
+    assert f"{address} is in use by another process" in line
+    assert "RELAY_TESTKIT_BIND" in line
+    assert not (alone.folder / "data").exists()
+
+
+async def test_an_open_address_is_refused_while_there_are_no_credentials(alone: Installation) -> None:
+    second = up_that_fails(alone, RELAY_BIND=f"0.0.0.0:{free_port()}")
+    assert "loopback only" in second.log.read_text()
+
+
+async def test_the_data_folder_and_its_key_are_for_their_owner_alone(alone: Installation) -> None:
+    alone.up()
+    data = alone.folder / "data"
+    assert stat.S_IMODE((data / "secret-keys").stat().st_mode) == 0o600
+    assert stat.S_IMODE(data.stat().st_mode) & 0o066 == 0
+
+
+async def test_a_database_that_dies_is_started_again_and_events_are_taken_again(alone: Installation) -> None:
+    service = alone.up()
+    cluster = alone.folder / "data" / "pg" / "r1"
+    database = Postmaster.running(cluster)
+    assert database is not None
+    kill(database.pid, signal.SIGKILL)
+
+    async def lives_again() -> bool:
+        now = Postmaster.running(cluster)
+        return now is not None and now.pid != database.pid
+
+    async def takes_events() -> bool:
+        return post(service, b'{"type": "after.the.crash"}').status_code == 202
+
+    await eventually(lives_again, START_SECONDS, "a new server")
+    await eventually(takes_events, START_SECONDS, "an event is taken")
+
+
+async def test_an_interrupted_start_leaves_no_server_running(alone: Installation) -> None:
+    environment = {**alone.environment, "RELAY_BIND": f"{LOOPBACK}:0", "RELAY_METRICS_BIND": f"{LOOPBACK}:0"}
+    service = Service("up", ("up",), environment, alone.folder / "up.log")
+    alone.services.append(service)
+    service.launch()
+    service.wait_for(lambda record: "creating" in record.get("progress", ""), START_SECONDS, "creates a database")
+    service.signal(signal.SIGINT)
+    assert service.wait(STOP_SECONDS) == 0
+    assert Postmaster.running(alone.folder / "data" / "pg" / "r1") is None
+    assert alone.processes() == []
+
+
+async def test_any_worker_answers_for_the_numbers_of_all(alone: Installation) -> None:
+    service = alone.up("--workers", "2")
+    assert len(service.workers()) == 2
+    for number in range(20):
+        post(service, b'{"type": "counted"}', idempotency_key=f'"{number}"')
+    counts = {metrics(service)["gateway_request_seconds_count"] for _ in range(20)}
+    assert counts == {20.0}
+
+
+def test_the_folder_of_a_stopped_installation_holds_nothing_of_its_processes(alone: Installation) -> None:
+    alone.up().stop()
+    assert list(alone.folder.glob("relay-*")) == []
+    assert not list(Path(alone.folder / "data" / "pg").glob("*.new-*"))
