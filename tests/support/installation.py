@@ -90,7 +90,10 @@ def free_port() -> int:
 
 
 class Service:
-    """One command that runs until it is stopped, with its workers. What it prints is kept; its log is a file."""
+    """One command that runs until it is stopped, with its workers. What it prints is kept; its log is a file.
+
+    A start is not waited for, so several go on at once; asking where it listens, or for a worker, waits.
+    """
 
     def __init__(self, name: str, words: tuple[str, ...], environment: Mapping[str, str], log: Path) -> None:
         self.name = name
@@ -101,7 +104,6 @@ class Service:
         self._changed = threading.Condition()
         self._printed: list[dict[str, Any]] = []
         self._silent = False
-        self.started: dict[str, Any] = {}
 
     def __str__(self) -> str:
         return self.name
@@ -113,17 +115,18 @@ class Service:
         return self._process.pid
 
     @property
+    def started(self) -> dict[str, Any]:
+        """What it printed when it ran; waits until it does. Raises `AssertionError`."""
+        return self.wait_for(lambda record: "running" in record, START_SECONDS, "says that it runs")
+
+    @property
     def url(self) -> str:
         """Where it listens."""
-        return str(self.started.get("url") or self.started["api"])
+        started = self.started
+        return str(started.get("url") or started["api"])
 
     def start(self) -> None:
-        """Start the command, once more after an end, and wait until it says that it runs. Raises `AssertionError`."""
-        self.launch()
-        self.wait_until_running()
-
-    def launch(self) -> None:
-        """Start the command without waiting for anything."""
+        """Start the command, or start it once more after an end, without waiting for anything."""
         assert self._process is None or self._process.poll() is not None, f"{self} runs already"
         self._printed, self._silent = [], False
         with self.log.open("ab") as log:
@@ -137,10 +140,6 @@ class Service:
                 start_new_session=True,
             )
         threading.Thread(target=self._read, args=(self._process,), name=f"reads {self}", daemon=True).start()
-
-    def wait_until_running(self, within: float = START_SECONDS) -> None:
-        """Wait until the command says that it runs. Raises `AssertionError`."""
-        self.started = self.wait_for(lambda record: "running" in record, within, "says that it runs")
 
     def wait_for(self, is_it: Callable[[dict[str, Any]], bool], within: float, what: str) -> dict[str, Any]:
         """Wait for a JSON line on its stdout. Raises `AssertionError`."""
@@ -162,7 +161,8 @@ class Service:
         return found
 
     def worker(self, slot: int = 0) -> int:
-        """The process number of one worker. Raises `KeyError` while it has none."""
+        """The process number of one worker, of a command that runs. Raises `KeyError` while it has none."""
+        assert self.started
         return self.workers()[slot]
 
     def signal(self, number: signal.Signals) -> None:
@@ -179,7 +179,8 @@ class Service:
             raise NotInTime(f"not within {within:g} s: {self} ends\n{self.log_tail()}") from None
 
     def stop(self, within: float = STOP_SECONDS) -> int:
-        """Ask it to stop and wait until it has; answers the exit status. Raises `AssertionError`."""
+        """Ask it to stop, once it runs, and wait until it has; answers the exit status. Raises `AssertionError`."""
+        assert self.started
         self.signal(signal.SIGTERM)
         return self.wait(within)
 

@@ -14,7 +14,7 @@ from tests.support.producer import Event, Producer, numbered
 from tests.support.receiver import Receiver
 from tests.support.wire import Wire
 
-IDLE_SECONDS = 10.0
+IDLE_SECONDS = 8.0
 SHARE_OF_A_CORE = 0.05
 """Several times what is measured on a quiet machine: this counts processor time, which others cannot use up."""
 

@@ -177,6 +177,7 @@ async def test_a_dispatcher_killed_between_the_answer_and_its_record_sends_again
 @pytest.mark.parametrize("kind", ["gateway", "dispatcher"])
 async def test_workers_do_not_outlive_a_parent_that_was_killed(installation: Installation, kind: str) -> None:
     service = installation.gateway(workers="2") if kind == "gateway" else installation.dispatcher(workers="2")
+    assert service.started["workers"] == 2
     assert len(service.workers()) == 2
     service.signal(signal.SIGKILL)
     service.wait()
