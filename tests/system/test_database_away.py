@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from relay.embedded import EmbeddedServer
-from tests.support.installation import Installation, add_endpoint, api, eventually
+from tests.support.installation import Installation, add_endpoint, api, eventually, kill
 from tests.support.postgres import throwaway_server
 from tests.support.producer import Producer, numbered
 from tests.support.receiver import Receiver
@@ -31,8 +32,9 @@ def on_that_server(server: EmbeddedServer, tmp_path: Path, request: pytest.Fixtu
     yield from ended(Installation(tmp_path, server.dsn), request)
 
 
+@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "crashed"])
 async def test_a_database_that_restarts_under_load_loses_nothing_and_needs_no_help(
-    on_that_server: Installation, server: EmbeddedServer, receiver: Receiver
+    on_that_server: Installation, server: EmbeddedServer, receiver: Receiver, crash: bool
 ) -> None:
     installation = on_that_server
     assert installation.run("migrate").returncode == 0
@@ -44,6 +46,8 @@ async def test_a_database_that_restarts_under_load_loses_nothing_and_needs_no_he
     posting = asyncio.create_task(producer.post(events, DEADLINE))
     await producer.has_accepted(EVENTS // 5, DEADLINE)
 
+    if crash:
+        kill(server.pid, signal.SIGQUIT)  # PostgreSQL's immediate end: no checkpoint, nobody is told
     await asyncio.to_thread(server.stop)
 
     async def says_so() -> bool:
