@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay import metrics, settings
+from relay.cli import reference as commands
 from tests.docs.tree import ROOT
 
 COMMAND = "python -m tests.docs.generated"
@@ -43,7 +44,8 @@ class Part:
 
 SETTINGS = Part(ROOT / "docs" / "settings.md", "settings", settings.reference)
 METRICS = Part(ROOT / "docs" / "metrics.md", "metrics", metrics.reference)
-PARTS = (SETTINGS, METRICS)
+COMMANDS = Part(ROOT / "docs" / "commands.md", "commands", commands.reference)
+PARTS = (SETTINGS, METRICS, COMMANDS)
 
 if __name__ == "__main__":
     for part in PARTS:

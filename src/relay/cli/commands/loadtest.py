@@ -6,6 +6,8 @@ Owns the arguments and the output; the measuring is the loadtest room's.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -13,7 +15,7 @@ from relay.cli.failures import CommandFailed
 from relay.cli.options import example, json_option
 from relay.cli.streams import Streams
 from relay.embedded import EmbeddedFault
-from relay.loadtest import bench
+from relay.loadtest import bench, steady
 from relay.loadtest.backlog import Shape
 
 
@@ -36,13 +38,51 @@ def bench_command(streams: Streams, events: int, endpoints: int, payload_bytes: 
     of one machine.
     """
 
+    with measuring():
+        report = bench.run(bench.Plan(Shape(events, endpoints, payload_bytes), workers), told(streams))
+    streams.done("measured")
+    streams.line(bench.as_json(report) if streams.json else bench.text(report))
+
+
+@command.command("steady", epilog=example("relay loadtest steady --rate 500 --seconds 10"))
+@click.option("--rate", type=click.FloatRange(1), default=500.0, show_default=True, help="Posts per second.")
+@click.option("--seconds", type=click.FloatRange(1), default=10.0, show_default=True, help="For how long.")
+@click.option(
+    "--endpoints", type=click.IntRange(1), default=1, show_default=True, help="Endpoints that get each event."
+)
+@click.option("--payload-bytes", type=click.IntRange(40), default=500, show_default=True, help="Size of each event.")
+@click.option("--gateways", type=click.IntRange(1), default=1, show_default=True, help="Gateway processes.")
+@click.option("--dispatchers", type=click.IntRange(1), default=1, show_default=True, help="Dispatcher processes.")
+@json_option
+@click.pass_obj
+def steady_command(
+    streams: Streams, rate: float, seconds: float, endpoints: int, payload_bytes: int, gateways: int, dispatchers: int
+) -> None:
+    """Post events at a constant rate, and show how long each took to be accepted and to arrive.
+
+    Posts leave at times fixed in advance, so a stall shows instead of slowing the load down. It brings its own database
+    and receiver, and touches no other.
+    """
+    with measuring():
+        report = steady.run(steady.Load(rate, seconds, endpoints, payload_bytes, gateways, dispatchers), told(streams))
+    streams.done("measured")
+    streams.line(steady.as_json(report) if streams.json else steady.text(report))
+
+
+def told(streams: Streams) -> Callable[[str], None]:
+    """What hears of progress: a person, on a terminal."""
+
     def tell(line: str) -> None:
         if sys.stderr.isatty():
             streams.note(line)
 
+    return tell
+
+
+@contextmanager
+def measuring() -> Iterator[None]:
+    """Turn a measurement that failed into a command that failed."""
     try:
-        report = bench.run(bench.Plan(Shape(events, endpoints, payload_bytes), workers), tell)
+        yield
     except (RuntimeError, EmbeddedFault) as fault:
         raise CommandFailed(f"the measurement failed: {fault}") from fault
-    streams.done("measured")
-    streams.line(bench.as_json(report) if streams.json else bench.text(report))

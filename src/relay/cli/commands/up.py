@@ -27,7 +27,12 @@ DEFAULTS = {"RELAY_METRICS_BIND": "127.0.0.1:9091"}
 @click.option("--dev", is_flag=True, help="Allow private endpoints, plain http and any port; start the receiver.")
 @click.option("--demo", is_flag=True, help="With --dev: send an event, and show its receipt closing.")
 @workers_option
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="[RELAY_DATA_DIR]")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder of the database, made if missing [RELAY_DATA_DIR].",
+)
 @json_option
 @click.pass_obj
 def command(streams: Streams, dev: bool, demo: bool, workers: int | None, data: Path | None) -> None:

@@ -1,0 +1,179 @@
+"""Claims about the commands that talk to a running Relay."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cli.conftest import Shell, only_line
+from tests.support.installation import RELAY, START_SECONDS, Service
+
+
+def receiver(relay: Service, path: str) -> str:
+    return f"{relay.started['receiver']}{path}"
+
+
+def arrived(relay: Service, path: str) -> list[dict[str, Any]]:
+    answer = httpx.get(f"{relay.started['receiver']}/received", params={"path": path}, trust_env=False)
+    return list(answer.json()["data"])
+
+
+def on_a_terminal(shell: Shell, *words: str) -> str:
+    """What a person sees, colours taken out."""
+    ours, its = pty.openpty()
+    environment = {**shell.environment, "TERM": "xterm", "COLUMNS": "200"}
+    with subprocess.Popen([str(RELAY), *words], stdin=its, stdout=its, stderr=its, env=environment) as process:
+        os.close(its)
+        shown = b""
+        try:
+            while piece := os.read(ours, 65_536):
+                shown += piece
+        except OSError:  # what reading from a terminal raises at its end
+            pass
+        process.wait(START_SECONDS)
+    os.close(ours)
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
+
+
+@pytest.mark.parametrize(
+    ("payload", "content_type"),
+    [
+        (b'{"amount": 1e400, "amount": 2}', "application/json"),
+        (b"\x00\xff no JSON", "application/octet-stream"),
+        (b"[" * 100_000, "application/octet-stream"),
+    ],
+    ids=["json", "bytes", "too deep for JSON"],
+)
+def test_a_payload_arrives_byte_for_byte(
+    relay: Service, shell: Shell, payload: bytes, content_type: str, request: pytest.FixtureRequest
+) -> None:
+    event_type = f"bytes.{request.node.callspec.id.replace(' ', '-')}"
+    path = f"/ok/{event_type}"
+    shell.document("endpoints", "add", receiver(relay, f"{path}?body=1"), "--type", event_type)
+    accepted = shell.document("send", event_type, "-", stdin=payload)
+    assert shell.document("receipt", accepted["receipt_id"], "--watch")["outcome"] == "delivered"
+
+    (delivery,) = arrived(relay, path)
+    body = httpx.get(f"{relay.started['receiver']}/received/{delivery['delivery_id']}/body", trust_env=False)
+    assert body.content == payload
+    assert dict(delivery["headers"])["content-type"] == content_type
+
+
+def test_a_file_is_sent_and_a_second_time_under_its_key_is_a_replay(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "event.json").write_text('{"amount": 12}')
+    words = ("send", "sent.twice", str(tmp_path / "event.json"), "--key", "invoice-4711")
+    first = shell.document(*words)
+    assert shell.document(*words) == first
+    assert first["event_id"] == "invoice-4711"
+    assert "not stored again" in on_a_terminal(shell, *words)
+
+
+def test_an_endpoint_lives_by_its_name(relay: Service, shell: Shell) -> None:
+    url = receiver(relay, "/ok/lives")
+    words = ("--name", "lives", "--type", "lives.*", "--rate", "50", "--header", "X-Team: billing")
+    made = shell.document("endpoints", "add", url, *words)
+    assert made["secret"].startswith("whsec_")
+    assert (made["event_types"], made["rate_per_second"], made["headers"]) == (["lives.*"], 50, {"X-Team": "billing"})
+
+    shown = shell.document("endpoints", "show", "lives")
+    assert shown["id"] == made["id"]
+    assert "secret" not in shown
+    assert shell.document("endpoints", "pause", "lives")["state"] == "paused"
+    assert shell.document("endpoints", "resume", made["id"])["state"] == "active"
+    assert shell.document("endpoints", "rotate-secret", "lives")["secret"] != made["secret"]
+    assert "lives" in [each["name"] for each in shell.document("endpoints", "list")]
+    assert shell.document("endpoints", "remove", "lives", "--yes") == {"id": made["id"], "removed": True}
+    assert only_line(shell.run("endpoints", "show", "lives").stderr).startswith("no endpoint is called 'lives'")
+
+
+def test_an_own_secret_comes_from_stdin_and_never_from_an_argument(relay: Service, shell: Shell) -> None:
+    url = receiver(relay, "/ok/own-secret")
+    words = ("endpoints", "add", url, "--name", "own-secret", "--type", "own.secret", "--secret-file", "-")
+    made = shell.document(*words, stdin=b"my-own-secret-of-some-length\n")
+    assert made.get("secret") in (None, "my-own-secret-of-some-length")
+    assert "--secret " not in shell.run("endpoints", "add", "--help").stdout.decode()
+
+
+def test_what_the_api_refuses_is_told_with_its_code_and_is_1(shell: Shell) -> None:
+    done = shell.run("endpoints", "add", "ftp://example.com/hooks")
+    assert done.returncode == 1
+    assert "(url_refused)" in only_line(done.stderr)
+
+
+def test_several_faults_of_a_body_are_told_with_their_places(shell: Shell) -> None:
+    done = shell.run("endpoints", "add", "https://example.com", "--rate", "-1", "--burst", "0")
+    assert done.returncode == 1
+    assert re.search(r"/rate_per_second .*/burst ", only_line(done.stderr))
+
+
+def test_an_unknown_receipt_is_1(shell: Shell) -> None:
+    done = shell.run("receipt", "rcp_0198c0de4b5e7a3c9f10d2b4a6c8e0f1")
+    assert done.returncode == 1
+    assert "(not_found)" in only_line(done.stderr)
+
+
+def test_an_event_that_nobody_gets_is_accepted_and_watching_it_says_what_to_do(shell: Shell) -> None:
+    accepted = shell.document("send", "nobody.cares")
+    done = shell.run("receipt", accepted["receipt_id"], "--watch")
+    assert done.returncode == 1
+    assert "relay endpoints add" in only_line(done.stderr)
+    assert json.loads(done.stdout)["reason"] == "no_route"
+
+
+def test_watching_what_only_a_person_can_help_on_ends(relay: Service, shell: Shell) -> None:
+    shell.document("endpoints", "add", receiver(relay, "/status/400"), "--type", "always.refused")
+    accepted = shell.document("send", "always.refused")
+    done = shell.run("receipt", accepted["receipt_id"], "--watch")
+    assert done.returncode == 1
+    assert "dead-lettered" in only_line(done.stderr)
+    assert json.loads(done.stdout)["state"] == "open"
+
+
+def test_watching_ends_at_its_timeout(relay: Service, shell: Shell) -> None:
+    endpoint = shell.document("endpoints", "add", receiver(relay, "/ok/held"), "--type", "held.up")
+    shell.document("endpoints", "pause", endpoint["id"])
+    accepted = shell.document("send", "held.up")
+    done = shell.run("receipt", accepted["receipt_id"], "--watch", "--timeout", "0.3")
+    assert done.returncode == 1
+    assert "still open after 0.3 s" in only_line(done.stderr)
+
+
+def a_table(shown: str, columns: Sequence[str]) -> bool:
+    return any(all(column in line for column in columns) for line in shown.splitlines())
+
+
+def test_a_person_sees_tables_and_the_story_of_a_receipt(relay: Service, shell: Shell) -> None:
+    shell.document("endpoints", "add", receiver(relay, "/ok/person"), "--name", "person", "--type", "person.*")
+    accepted = shell.document("send", "person.saw")
+    assert a_table(on_a_terminal(shell, "endpoints", "list"), ("id", "name", "url", "state"))
+
+    shown = on_a_terminal(shell, "receipt", accepted["receipt_id"], "--watch")
+    assert re.findall(r"^ +(B\d) ", shown, re.MULTILINE)[0] == "B1"
+    assert re.search(r"B4 +acked +[\d.]+ ms +person", shown)
+    assert "closed: delivered" in shown
+    assert a_table(shown, ("consumer", "status", "attempts"))
+    assert a_table(shown, ("person", "delivered", "1"))
+
+
+def test_json_can_be_asked_for_on_a_terminal(shell: Shell) -> None:
+    assert json.loads(on_a_terminal(shell, "endpoints", "list", "--json")) == shell.document("endpoints", "list")
+
+
+def test_a_person_sees_the_settings_with_where_they_come_from(lonely: Shell) -> None:
+    lonely.environment["RELAY_WORKERS"] = "3"
+    shown = on_a_terminal(lonely, "config")
+    assert re.search(r"RELAY_WORKERS +3 +environment", shown)
+
+
+def test_a_standalone_service_finds_the_embedded_database_by_its_folder(relay: Service, shell: Shell) -> None:
+    folder = str(relay.started["data_dir"])
+    assert shell.run("migrate", environment={"RELAY_DATA_DIR": folder}).stdout == b'{\n  "applied": []\n}\n'

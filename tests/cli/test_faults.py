@@ -1,0 +1,178 @@
+"""Claims about how a command that cannot do it says so: one line, what to do, the right exit code, no traceback."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from relay.cli.main import COMMANDS
+from tests.cli.conftest import EXAMPLE_KEY, Shell, only_line
+from tests.support.installation import LOOPBACK, free_port
+
+HEAVY = {"asyncio", "asyncpg", "fastapi", "httpx", "pycurl", "rich", "starlette", "uvicorn", "relay.app", "relay.store"}
+
+
+def test_the_help_and_its_list_load_no_command_and_no_room() -> None:
+    program = "import sys; from relay.cli.main import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert HEAVY & set(done.stderr.split()) == set()
+    assert [name for name in COMMANDS if f"  {name}" not in done.stdout] == []
+
+
+@pytest.mark.parametrize("words", [(), ("endpoints",)], ids=["relay", "relay endpoints"])
+def test_without_a_command_the_help_is_shown_as_a_wrong_usage(lonely: Shell, words: tuple[str, ...]) -> None:
+    done = lonely.run(*words)
+    assert done.returncode == 2
+    assert b"Commands:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("sned",), r"No such command 'sned'.* See `relay --help`\.$"),
+        (("send",), r"Missing argument 'TYPE'\. See `relay send --help`\.$"),
+        (("up", "--workers", "0"), r"Invalid value for '--workers': 0 is not in the range.* See `relay up --help`\.$"),
+        (("up", "--demo"), r"add --dev\. See `relay up --help`\.$"),
+        (("send", "a.b", "no-such-file"), r"no-such-file cannot be read: No such file or directory\."),
+        (("endpoints", "add", "https://a.example", "--header", "x"), r"'x' is not of the form NAME:VALUE\."),
+        (("endpoints", "remove", "ep_1"), r"There is nobody to ask: add --yes\."),
+        (("send", "naïve"), r"visible ASCII"),
+    ],
+    ids=lambda case: " ".join(case) if isinstance(case, tuple) else "",
+)
+def test_a_wrong_usage_is_one_line_and_2(lonely: Shell, words: tuple[str, ...], says: str) -> None:
+    done = lonely.run(*words)
+    assert done.returncode == 2
+    assert re.search(says, only_line(done.stderr))
+    assert done.stdout == b""
+
+
+@pytest.mark.parametrize("command", ["config", "send a.b", "up", "gateway", "migrate", "testkit", "endpoints list"])
+def test_all_faults_of_the_settings_are_told_at_once_by_every_command(lonely: Shell, command: str) -> None:
+    done = lonely.run(*command.split(), environment={"RELAY_BINDD": "x", "RELAY_WORKERS": "many"})
+    assert done.returncode == 2
+    assert done.stderr.decode().splitlines() == [
+        "relay: RELAY_BINDD is no setting: did you mean RELAY_BIND?",
+        "relay: RELAY_WORKERS is 'many': it must be a whole number from 1 to 64",
+    ]
+
+
+@pytest.mark.parametrize("command", ["gateway", "dispatcher", "migrate", "up"])
+def test_an_outside_database_without_keys_is_a_wrong_usage(lonely: Shell, command: str) -> None:
+    settings = {
+        "DATABASE_URL": f"postgresql://relay@{LOOPBACK}:1/relay",
+        "RELAY_BIND": f"{LOOPBACK}:0",
+        "RELAY_METRICS_BIND": f"{LOOPBACK}:0",
+    }
+    done = lonely.run(command, environment=settings)
+    assert done.returncode == 2
+    assert only_line(done.stderr).startswith("RELAY_SECRET_KEYS is required with DATABASE_URL: `relay secret-key`")
+
+
+@pytest.mark.parametrize("command", ["gateway", "dispatcher", "migrate", "up"])
+def test_a_database_that_is_away_is_told_without_its_password(lonely: Shell, command: str) -> None:
+    settings = {
+        "DATABASE_URL": f"postgresql://relay:hunter2@{LOOPBACK}:1/relay",
+        "RELAY_SECRET_KEYS": EXAMPLE_KEY,
+        "RELAY_BIND": f"{LOOPBACK}:0",
+        "RELAY_METRICS_BIND": f"{LOOPBACK}:0",
+    }
+    done = lonely.run(command, environment=settings)
+    assert done.returncode == 1
+    assert "check that the server runs and that DATABASE_URL names it" in only_line(done.stderr)
+    assert b"hunter2" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("command", ["gateway", "dispatcher", "migrate"])
+def test_without_any_database_the_ways_to_one_are_named(lonely: Shell, command: str, tmp_path: Path) -> None:
+    done = lonely.run(command, environment={"RELAY_DATA_DIR": str(tmp_path)})
+    assert done.returncode == 1
+    assert re.search(r"`relay up`.*RELAY_DATA_DIR", only_line(done.stderr))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("RELAY_JOURNAL_QUORUM", "2"), ("RELAY_BROKER_URL", "redis://127.0.0.1"), ("RELAY_TRUSTED_PROXIES", "10.0.0.0/8")],
+)
+def test_a_promise_that_is_not_kept_yet_is_refused(lonely: Shell, setting: str, value: str, tmp_path: Path) -> None:
+    done = lonely.run("up", environment={setting: value, "RELAY_DATA_DIR": str(tmp_path / "data")})
+    assert done.returncode == 1
+    assert setting in only_line(done.stderr)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_relay_that_is_not_there_is_told_with_the_remedy(lonely: Shell) -> None:
+    done = lonely.run("endpoints", "list")
+    assert done.returncode == 1
+    assert re.search(r"cannot be reached \(.*refused\): start it with `relay up`", only_line(done.stderr))
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_a_relay_on_this_machine(lonely: Shell) -> None:
+    done = lonely.run("endpoints", "list", environment={"HTTP_PROXY": "http://proxy.invalid:3128"})
+    assert "refused" in only_line(done.stderr)
+
+
+def test_a_proxy_of_the_environment_is_asked_for_a_relay_elsewhere(lonely: Shell) -> None:
+    proxy = f"http://{LOOPBACK}:{free_port()}"
+    done = lonely.run("endpoints", "list", environment={"HTTP_PROXY": proxy, "RELAY_URL": "http://relay.invalid"})
+    assert done.returncode == 1
+    assert re.search(r"Relay at http://relay\.invalid cannot be reached \(.*refused\)", only_line(done.stderr))
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Answers everything in the same way, and is no Relay."""
+
+    status = 200
+
+    def do_GET(self) -> None:
+        body = b"<h1>It works!</h1>"
+        self.send_response(self.status)
+        self.send_header("content-type", "text/html")
+        self.send_header("content-length", str(len(body)))
+        if self.status == 302:
+            self.send_header("location", "http://elsewhere.invalid/")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def stranger(status: int) -> Iterator[str]:
+    handler = type("Answering", (Stranger,), {"status": status})
+    with HTTPServer((LOOPBACK, 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://{LOOPBACK}:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("status", [200, 302, 404, 502])
+def test_a_server_that_is_no_relay_is_recognised(lonely: Shell, status: int) -> None:
+    with stranger(status) as url:
+        done = lonely.run("receipt", "rcp_1", environment={"RELAY_URL": url})
+    assert done.returncode == 1
+    assert re.search(rf"answered {status} .*is RELAY_URL a Relay\?$", only_line(done.stderr))
+
+
+def test_a_key_with_odd_characters_is_a_wrong_usage(lonely: Shell) -> None:
+    done = lonely.run("endpoints", "list", environment={"RELAY_API_KEY": "key\x01"})
+    assert done.returncode == 2
+    assert "RELAY_API_KEY" in only_line(done.stderr)
+
+
+def test_the_environment_may_be_empty() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "relay", "config"], env={}, cwd=os.fspath(Path.cwd()), capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
