@@ -35,9 +35,12 @@ def only_parameters(*known: str) -> Callable[[Request], None]:
 def read_id(prefix: str, text: str) -> UUID:
     """The id in a path. Raises `Refused` (`not_found`)."""
     try:
-        return ids.parse(prefix, text)
+        found = ids.parse(prefix, text)
     except ids.InvalidId:
         raise no_such(_KIND_OF[prefix]) from None
+    if ids.unix_ms(found) > _LATEST_MS:
+        raise no_such(_KIND_OF[prefix])
+    return found
 
 
 def read_delivery_id(text: str) -> UUID:
@@ -61,5 +64,8 @@ def new_id(deps: ApiDeps) -> UUID:
     now = deps.ambient.now()
     return ids.uuid7(int(now.timestamp() * 1000), deps.ambient.entropy(ids.ENTROPY_BYTES))
 
+
+_LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999, and of the calendar: an id has room for later times, but nobody made it then."""
 
 _KIND_OF = {ids.ENDPOINT: "endpoint", ids.RECEIPT: "receipt"}

@@ -1,0 +1,195 @@
+"""The API and the ingest route over a real database, and what the tests say to them.
+
+Owns the wiring that the composition root does in the product, with the real clocks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from relay.api import ApiDeps, EndpointLimits, create_api
+from relay.domain import ids
+from relay.domain.attempt import AttemptRecord
+from relay.domain.backoff import DEFAULT
+from relay.domain.delivery import ClaimedDelivery, DeadReason, DeliveryMove
+from relay.domain.egress import EgressPolicy
+from relay.domain.outcome import OutcomeClass
+from relay.domain.sending import Phases
+from relay.gateway import Durability, create_gateway
+from relay.store.database import Database
+from relay.store.endpoints import Destinations, Endpoints
+from relay.store.health import Health
+from relay.store.journal import Journal
+from relay.store.queue import FIRST_LANE, Queue
+from relay.store.receipts import Receipts
+from relay.store.vault import Vault, new_key
+from relay.store.wakeups import WakeupSender
+from relay.web.serving import by_path
+from tests.support.asgi import Reply, call
+from tests.support.world import Ear, real_ambient
+
+JSON = ("Content-Type", "application/json")
+MAX_BODY_BYTES = 65_536
+ENDPOINTS = "/v1/endpoints"
+URL = "https://example.com/hook"
+
+Headers = Iterable[tuple[str, str]]
+
+
+def new_id() -> UUID:
+    """An id of now."""
+    return ids.uuid7(time.time_ns() // 1_000_000, os.urandom(ids.ENTROPY_BYTES))
+
+
+class Switch:
+    """Whether the process drains."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+
+    def __call__(self) -> bool:
+        return self.is_on
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One gateway process as its clients see it, and a look at what it wrote."""
+
+    dsn: str
+    app: ASGIApp
+    api: FastAPI
+    database: Database
+    destinations: Destinations
+    queue: Queue
+    health: Health
+    draining: Switch
+
+    @classmethod
+    @asynccontextmanager
+    async def over(cls, dsn: str) -> AsyncIterator[World]:
+        """A process over that database."""
+        database = await Database.connect(dsn, name="relay-tests", size=4)
+        vault, ambient, draining = Vault([new_key()]), real_ambient(), Switch()
+        endpoints = Endpoints(database, vault)
+        destinations = Destinations(database, vault, default_retry=DEFAULT)
+        queue, health = Queue(database, database), Health(database)
+        api = create_api(
+            ApiDeps(
+                endpoints=endpoints,
+                destinations=destinations,
+                receipts=Receipts(database),
+                queue=queue,
+                health=health,
+                ambient=ambient,
+                egress=EgressPolicy(),
+                limits=EndpointLimits(in_flight=32, most_in_flight=256, most_timeout_seconds=55.0),
+                secret_overlap_seconds=3600.0,
+                max_body_bytes=MAX_BODY_BYTES,
+                exposition=lambda accept: (f"text/plain; asked={accept!r}", b"relay_up 1\n"),
+                is_draining=draining,
+                version="1.2.3",
+            )
+        )
+        gateway = create_gateway(
+            journal=Journal(database, key_retention_seconds=86_400.0),
+            endpoints=endpoints,
+            wakeups=WakeupSender(database),
+            ambient=ambient,
+            emit=Ear(),
+            durability=Durability(1, 1),
+            max_payload_bytes=MAX_BODY_BYTES,
+        )
+        app = by_path(gateway.routes, api)
+        try:
+            yield cls(dsn, app, api, database, destinations, queue, health, draining)
+        finally:
+            await gateway.drain(5.0)
+            await database.close()
+
+    async def get(self, path: str, *headers: tuple[str, str]) -> Reply:
+        """Ask for something."""
+        return await call(self.app, "GET", path, headers=headers)
+
+    async def send(self, method: str, path: str, value: object = None) -> Reply:
+        """Send JSON, or nothing."""
+        if value is None:
+            return await call(self.app, method, path)
+        return await call(self.app, method, path, headers=[JSON], body=json.dumps(value).encode())
+
+    async def create(self, **fields: object) -> Any:
+        """Create an endpoint; answers it."""
+        reply = await self.send("POST", ENDPOINTS, {"url": URL, **fields})
+        assert reply.status == 201, reply
+        return reply.json()
+
+    async def post_event(self, event_type: str = "invoice.paid", **headers: str) -> Any:
+        """Post an event; answers its 202."""
+        lines = [JSON, *((name.replace("_", "-"), value) for name, value in headers.items())]
+        body = json.dumps({"type": event_type}).encode()
+        reply = await call(self.app, "POST", "/v1/events", headers=lines, body=body)
+        assert reply.status == 202, reply
+        return reply.json()
+
+    async def claim(self) -> ClaimedDelivery:
+        """Claim the one delivery that is due."""
+        claim = await self.queue.claim_due(after=FIRST_LANE, batch=10, token=new_id(), lease_seconds=60.0, busy={})
+        (claimed,) = claim.deliveries
+        return claimed
+
+    async def attempt(
+        self,
+        move: DeliveryMove,
+        outcome_class: OutcomeClass,
+        *,
+        status_code: int | None = 200,
+        reason: str | None = None,
+        dead_reason: DeadReason | None = None,
+        delay_seconds: float = 0.0,
+    ) -> ClaimedDelivery:
+        """Claim the one delivery that is due, and record what came of it."""
+        claimed = await self.claim()
+        record = AttemptRecord(
+            delivery_id=claimed.id,
+            lease_token=claimed.lease_token,
+            receipt_id=claimed.receipt_id,
+            endpoint_id=claimed.endpoint_id,
+            claimed_at=claimed.claimed_at,
+            attempt=claimed.attempt,
+            generation=claimed.generation,
+            outcome_class=outcome_class,
+            move=move,
+            delay_seconds=delay_seconds,
+            dead_reason=dead_reason,
+            reason=reason,
+            status_code=status_code,
+            error_class=None,
+            snippet="thanks",
+            phases=Phases(wait_ms=1.0, connect_ms=2.0, send_ms=0.5, first_byte_ms=3.0, total_ms=7.0),
+            display_url=URL,
+        )
+        recorded = await self.queue.record([record])
+        assert not recorded.lost
+        return claimed
+
+    async def sql(self, query: str, *arguments: object) -> list[asyncpg.Record]:
+        """Look into the database."""
+        async with self.database.connection() as connection:
+            rows: list[asyncpg.Record] = await connection.fetch(query, *arguments)
+        return rows
+
+    async def count(self, table: str) -> int:
+        """How many rows a table has."""
+        (row,) = await self.sql(f"select count(*) from {table}")  # noqa: S608 - the tests' own names
+        count: int = row[0]
+        return count
