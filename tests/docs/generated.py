@@ -11,6 +11,7 @@ from pathlib import Path
 
 from relay import metrics, settings
 from relay.cli import reference as commands
+from relay.web import problems
 from tests.docs.tree import ROOT
 
 COMMAND = "python -m tests.docs.generated"
@@ -45,7 +46,8 @@ class Part:
 SETTINGS = Part(ROOT / "docs" / "settings.md", "settings", settings.reference)
 METRICS = Part(ROOT / "docs" / "metrics.md", "metrics", metrics.reference)
 COMMANDS = Part(ROOT / "docs" / "commands.md", "commands", commands.reference)
-PARTS = (SETTINGS, METRICS, COMMANDS)
+ERROR_CODES = Part(ROOT / "docs" / "errors.md", "errors", problems.reference)
+PARTS = (SETTINGS, METRICS, COMMANDS, ERROR_CODES)
 
 if __name__ == "__main__":
     for part in PARTS:
