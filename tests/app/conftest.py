@@ -27,4 +27,5 @@ def testkit(alone: Installation) -> Service:
     service = Service("testkit", ("testkit",), environment, alone.folder / "testkit.log")
     alone.services.append(service)
     service.start()
+    assert service.started
     return service

@@ -113,7 +113,7 @@ async def test_a_start_that_is_refused_is_told_once_and_leaves_no_worker(
         }
         service = Service("dispatcher", ("dispatcher",), environment, alone.folder / "dispatcher.log")
         alone.services.append(service)
-        service.launch()
+        service.start()
 
         assert service.wait(START_SECONDS) == 1
         lines = service.log.read_text().splitlines()

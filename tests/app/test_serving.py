@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import httpx
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from relay.app import serving
 from relay.app.exposition import dispatcher_http
+from relay.app.faults import CannotRun
 from relay.app.listening import address_of, listen
-from relay.app.serving import HEAD_BYTES, serve
-from relay.settings import Bind
+from relay.app.serving import HEAD_BYTES, Tls, serve, tls_of
+from relay.settings import Bind, read
+from tests.support.certificates import issue
 from tests.support.wire import Cut, Wire, request
 
 PATIENCE_SECONDS = 20.0
@@ -36,11 +41,11 @@ class Running:
 
 
 @asynccontextmanager
-async def served(app: ASGIApp, *, drain_seconds: float = 5.0) -> AsyncIterator[Running]:
+async def served(app: ASGIApp, *, drain_seconds: float = 5.0, tls: Tls | None = None) -> AsyncIterator[Running]:
     stop, ready = asyncio.Event(), asyncio.Event()
     listener = listen(Bind("127.0.0.1", 0), "RELAY_BIND")
     url = f"http://{address_of(listener)}"
-    task = asyncio.create_task(serve(app, listener, stop=stop, ready=ready.set, drain_seconds=drain_seconds))
+    task = asyncio.create_task(serve(app, listener, stop=stop, ready=ready.set, drain_seconds=drain_seconds, tls=tls))
     async with asyncio.timeout(PATIENCE_SECONDS):
         await ready.wait()
     try:
@@ -134,6 +139,22 @@ async def test_a_stop_cuts_what_takes_longer_than_it_may() -> None:
         server.stop.set()
         async with asyncio.timeout(PATIENCE_SECONDS):
             await server.task
+
+
+async def test_with_a_certificate_the_gateway_speaks_https(tmp_path: Path) -> None:
+    issued = issue(tmp_path, "localhost", "127.0.0.1")
+    settings = read({"RELAY_TLS_CERT": str(issued.certificate), "RELAY_TLS_KEY": str(issued.key)})
+    async with served(hello, tls=tls_of(settings)) as server:
+        trusting = ssl.create_default_context(cafile=str(issued.authority))
+        async with httpx.AsyncClient(verify=trusting, trust_env=False) as client:
+            assert (await client.get(server.url.replace("http:", "https:"))).text == "hello"
+
+
+def test_a_certificate_that_cannot_be_used_is_told_in_words(tmp_path: Path) -> None:
+    issued = issue(tmp_path, "localhost")
+    settings = read({"RELAY_TLS_CERT": str(issued.authority), "RELAY_TLS_KEY": str(issued.key)})
+    with pytest.raises(CannotRun, match="set RELAY_TLS_CERT and RELAY_TLS_KEY to PEM files that belong together"):
+        tls_of(settings)
 
 
 def exposition(accept: str) -> tuple[str, bytes]:

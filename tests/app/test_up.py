@@ -34,7 +34,7 @@ def up_that_fails(alone: Installation, **settings: str) -> Service:
     environment = {**alone.environment, **binds, **settings}
     service = Service("second", ("up", "--dev"), environment, alone.folder / "second.log")
     alone.services.append(service)
-    service.launch()
+    service.start()
     assert service.wait(START_SECONDS) == 1
     return service
 
@@ -72,6 +72,7 @@ async def test_a_second_start_on_the_same_data_goes_on_where_the_first_ended(alo
 
 async def test_two_on_one_data_folder_are_refused_in_a_line_and_the_first_goes_on(alone: Installation) -> None:
     first = alone.up()
+    assert first.started
     second = up_that_fails(alone)
     (line,) = second.log.read_text().splitlines()
     assert "already in the hands of another Relay" in line
@@ -94,7 +95,7 @@ async def test_an_open_address_is_refused_while_there_are_no_credentials(alone: 
 
 
 async def test_the_data_folder_and_its_key_are_for_their_owner_alone(alone: Installation) -> None:
-    alone.up()
+    assert alone.up().started
     data = alone.folder / "data"
     assert stat.S_IMODE((data / "secret-keys").stat().st_mode) == 0o600
     assert stat.S_IMODE(data.stat().st_mode) & 0o066 == 0
@@ -102,6 +103,7 @@ async def test_the_data_folder_and_its_key_are_for_their_owner_alone(alone: Inst
 
 async def test_a_database_that_dies_is_started_again_and_events_are_taken_again(alone: Installation) -> None:
     service = alone.up()
+    assert service.started
     cluster = alone.folder / "data" / "pg" / "r1"
     database = Postmaster.running(cluster)
     assert database is not None
@@ -122,7 +124,7 @@ async def test_an_interrupted_start_leaves_no_server_running(alone: Installation
     environment = {**alone.environment, "RELAY_BIND": f"{LOOPBACK}:0", "RELAY_METRICS_BIND": f"{LOOPBACK}:0"}
     service = Service("up", ("up",), environment, alone.folder / "up.log")
     alone.services.append(service)
-    service.launch()
+    service.start()
     service.wait_for(lambda record: "creating" in record.get("progress", ""), START_SECONDS, "creates a database")
     service.signal(signal.SIGINT)
     assert service.wait(STOP_SECONDS) == 0
@@ -132,6 +134,7 @@ async def test_an_interrupted_start_leaves_no_server_running(alone: Installation
 
 async def test_any_worker_answers_for_the_numbers_of_all(alone: Installation) -> None:
     service = alone.up("--workers", "2")
+    assert service.started
     assert len(service.workers()) == 2
     for number in range(20):
         post(service, b'{"type": "counted"}', idempotency_key=f'"{number}"')
@@ -140,6 +143,8 @@ async def test_any_worker_answers_for_the_numbers_of_all(alone: Installation) ->
 
 
 def test_the_folder_of_a_stopped_installation_holds_nothing_of_its_processes(alone: Installation) -> None:
-    alone.up().stop()
+    service = alone.up()
+    assert service.started
+    assert service.stop() == 0
     assert list(alone.folder.glob("relay-*")) == []
     assert not list(Path(alone.folder / "data" / "pg").glob("*.new-*"))

@@ -59,7 +59,9 @@ def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """Gateway, dispatcher and receiver with a database of their own."""
     installation = Installation(tmp_path_factory.mktemp("relay"), None)
     try:
-        yield installation.up("--dev")
+        service = installation.up("--dev")
+        assert service.started
+        yield service
     finally:
         installation.close()
 

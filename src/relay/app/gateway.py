@@ -23,7 +23,7 @@ from relay.app.installation import Installation, away, check_ready, find
 from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
 from relay.app.roles import Role
-from relay.app.serving import Tls, serve
+from relay.app.serving import serve, tls_of
 from relay.app.work import Work
 from relay.app.worker import main
 from relay.domain.ambient import Ambient
@@ -78,13 +78,12 @@ async def run_gateway(work: Work) -> None:
 
 async def _serve(work: Work, gateway: Gateway, api: ASGIApp, emit: Listener) -> None:
     """Serve both applications until told to stop, then bring the gateway to its end."""
-    settings = work.settings
+    tls = tls_of(work.settings)
     try:
         await gateway.start()
     except StoreUnavailable as fault:
         raise away(fault) from fault
     draining = asyncio.create_task(_tell_of_drain(work.stop, emit))
-    tls = Tls(settings.tls_cert, settings.tls_key) if settings.tls_cert and settings.tls_key else None
     try:
         emit(ProcessStarted(Process.GATEWAY, str(address_of(work.listener))))
         await serve(

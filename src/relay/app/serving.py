@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from relay.app.faults import CannotRun
 from relay.app.listening import BACKLOG
+from relay.settings import Settings
 from relay.web.problems import ErrorCode, Problem
 
 if TYPE_CHECKING:
@@ -38,10 +41,24 @@ TICK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Paths of a PEM certificate chain and of its key."""
+    """Paths of a PEM certificate chain and of its key, which fit together."""
 
     certificate: Path
     key: Path
+
+
+def tls_of(settings: Settings) -> Tls | None:
+    """The certificate that the gateway is to show; None for plain HTTP. Raises `CannotRun` if it cannot be used."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key)
+    except OSError as fault:  # what ssl raises for a bad certificate is one, too
+        raise CannotRun(
+            f"the certificate {settings.tls_cert} with the key {settings.tls_key} cannot be used: {fault};"
+            " set RELAY_TLS_CERT and RELAY_TLS_KEY to PEM files that belong together"
+        ) from fault
+    return Tls(settings.tls_cert, settings.tls_key)
 
 
 async def serve(

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import socket
 import time
@@ -27,6 +28,10 @@ from relay.metrics import Slot
 from relay.metrics.logs import configure
 from relay.settings import Settings, SettingsError, read
 
+OPEN_FILES = 65_536
+"""How many connections and files a worker may have open, where the system lets it: the usual limit of 1,024 is less
+than what one dispatcher may have in flight."""
+
 CRASHED = 70
 """The exit status of a worker that ended by a bug (EX_SOFTWARE)."""
 
@@ -37,6 +42,7 @@ def main(role: Role, body: Body, arguments: Sequence[str] | None = None) -> int:
     tether = WorkerEnd(options.tether)
     # Ctrl-C is the parent's, even if somebody sends it to the whole group
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _raise_file_limit()
     try:
         settings = read(os.environ)
         configure(settings.log_format, settings.log_level)
@@ -53,6 +59,13 @@ def main(role: Role, body: Body, arguments: Sequence[str] | None = None) -> int:
     finally:
         tether.close()
     return 0
+
+
+def _raise_file_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _options(role: Role, arguments: Sequence[str] | None) -> argparse.Namespace:
