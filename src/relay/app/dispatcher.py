@@ -13,10 +13,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from starlette.types import ASGIApp
+
 from relay import __version__
 from relay.app.ambience import ambient
 from relay.app.egress import policy_of
 from relay.app.exposition import dispatcher_http
+from relay.app.faults import CannotRun
 from relay.app.installation import Installation, check_ready, find
 from relay.app.numbers import numbers_of
 from relay.app.roles import Role
@@ -29,7 +32,7 @@ from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import Broadcast, Process
 from relay.metrics.lines import log_listener
-from relay.sender import HttpSender, SendLimits
+from relay.sender import HttpSender, NoAuthorities, SendLimits
 from relay.settings import Settings
 from relay.store.database import Database
 from relay.store.endpoints import Destinations
@@ -60,19 +63,24 @@ async def run_dispatcher(work: Work) -> None:
         await check_ready(pools.records)
         with numbers_of(Process.DISPATCHER, work) as metrics:
             dispatcher = _dispatcher(installation, work, pools, world, Broadcast((metrics.listener, log_listener())))
-            closing = asyncio.Event()
-            async with asyncio.TaskGroup() as group:
-                group.create_task(
-                    serve(
-                        dispatcher_http(metrics.exposition, work.stop.is_set),
-                        work.listener,
-                        stop=closing,
-                        ready=work.ready,
-                        drain_seconds=1.0,
-                    )
-                )
-                await dispatcher.run(work.stop)
-                closing.set()
+            try:
+                await _run(dispatcher, dispatcher_http(metrics.exposition, work.stop.is_set), work)
+            except ExceptionGroup as trouble:
+                if trouble.subgroup(NoAuthorities) is None:
+                    raise
+                raise CannotRun(
+                    "there is no file of certificate authorities, so no endpoint could be trusted:"
+                    " install the system's (package ca-certificates)"
+                ) from trouble
+
+
+async def _run(dispatcher: Dispatcher, http: ASGIApp, work: Work) -> None:
+    """Dispatch until told to stop, and serve the metrics until that has come to its end."""
+    closing = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(serve(http, work.listener, stop=closing, ready=work.ready, drain_seconds=1.0))
+        await dispatcher.run(work.stop)
+        closing.set()
 
 
 def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Ambient, emit: Broadcast) -> Dispatcher:
