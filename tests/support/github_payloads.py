@@ -60,7 +60,8 @@ def _install(folder: Path) -> None:
     except subprocess.TimeoutExpired:
         pytest.skip(f"missing tool: npm's registry (nothing within {INSTALL_SECONDS:g} s)")
     if done.returncode != 0:
-        pytest.skip(f"missing tool: npm's registry ({done.stderr.strip()[-500:]})")
+        why = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        pytest.skip(f"missing tool: npm's registry ({why[0]})")
 
 
 def _npm() -> list[str]:

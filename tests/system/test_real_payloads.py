@@ -67,8 +67,10 @@ PROFILES: Mapping[str, Verify] = {
 
 
 @pytest.fixture(scope="session")
-def payloads(request: pytest.FixtureRequest) -> list[Payload]:
-    """What GitHub sent."""
+def payloads(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Payload]:
+    """What GitHub sent, kept from one run to the next where pytest keeps anything."""
+    if not request.config.pluginmanager.has_plugin("cacheprovider"):
+        return read_payloads(tmp_path_factory.mktemp("github"))
     assert request.config.cache is not None
     return read_payloads(Path(request.config.cache.mkdir("github-payloads")))
 
