@@ -48,6 +48,7 @@ def _install(folder: Path) -> None:
     """Install the package. Where no registry can be reached, the test is skipped."""
     folder.mkdir(parents=True, exist_ok=True)
     options = ["--prefix", str(folder), "--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--no-package-lock"]
+    options += ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=1000"]
     try:
         done = subprocess.run(
             [*_npm(), "install", *options, f"{PACKAGE}@{VERSION}"],
