@@ -51,7 +51,7 @@ def head(envelope: Envelope) -> bytes:
 
 def tail(received_at: datetime, durability: Durability, deliveries: Iterable[tuple[UUID, str]]) -> bytes:
     """The body from behind the journal position: `deliveries` pairs each id with what `target` made."""
-    owed = ",".join([f'{{"id":"{delivery}",{target}' for delivery, target in deliveries])
+    owed = ",".join([f'{{"id":"{delivery}",{about}' for delivery, about in deliveries])
     return (
         f'","received_at":"{instants.write(received_at)}",'
         f'"durability":{{"confirmed":{durability.confirmed},"of":{durability.of}}},"deliveries":[{owed}]}}'

@@ -70,19 +70,21 @@ class Appender:
         self._draining = False
         self._abandoned = 0
 
-    async def append(self, submission: Submission) -> Outcome:
-        """Make an event durable, or say why it is not.
+    def take(self, submission: Submission) -> None:
+        """Have an event made durable; its outcome tells what came of it, at once where it is not even tried.
 
-        Whoever is cancelled while waiting only misses the outcome; the event goes its way.
+        Whoever no longer waits for the outcome only misses that; the event goes its way.
         """
         if self._draining:
-            return DRAINING
-        if self._is_full(submission):
-            return OVERLOADED
+            submission.settle(DRAINING)
+            return
+        # the first one is always taken, however large: what one may have is checked before
+        if self._line and self._is_full(submission):
+            submission.settle(OVERLOADED)
+            return
         self._line.join(submission)
         if self._appending is None:
             self._appending = asyncio.create_task(self._append_all(), name="append")
-        return await submission.outcome
 
     async def drain(self, within: float) -> int:
         """Take nothing more and finish what was taken, for `within` seconds; answers how many were given up then."""
@@ -95,10 +97,10 @@ class Appender:
         return self._abandoned
 
     def _is_full(self, submission: Submission) -> bool:
-        if len(self._line) >= self._most_waiting:
-            return True
-        # a single one is always taken, however large: its own limit is checked before
-        return bool(self._line) and self._line.payload_bytes + len(submission.envelope.payload) > MOST_WAITING_BYTES
+        return (
+            len(self._line) >= self._most_waiting
+            or self._line.payload_bytes + len(submission.envelope.payload) > MOST_WAITING_BYTES
+        )
 
     async def _append_all(self) -> None:
         """Append group after group until nobody waits."""

@@ -90,7 +90,7 @@ class Ingest:
         assigned = self._ambient.monotonic()
         envelope = Envelope(
             receipt_id=receipt_id,
-            event_id=key or ids.write(ids.EVENT, ids.uuid7(made_ms, chance[ids.ENTROPY_BYTES :])),
+            event_id=key or ids.write_new(ids.EVENT, made_ms, chance[ids.ENTROPY_BYTES :]),
             type=event_type,
             schema=None,
             tenant=sender.tenant,
@@ -105,8 +105,9 @@ class Ingest:
             assigned_us=_microseconds(assigned - arrived),
         )
         named = fingerprint(event_type, sha256) if key is not None else None
-        outcome = await self._appender.append(Submission(envelope, key, named, assigned))
-        return self._answer(outcome)
+        submission = Submission(envelope, key, named, assigned)
+        self._appender.take(submission)
+        return self._answer(await submission.outcome)
 
     def _answer(self, outcome: Outcome) -> Answer:
         match outcome:

@@ -62,20 +62,20 @@ class Intake:
         """
         if self.declared > limit:
             raise too_large(limit)
-        body = b""
-        parts: list[bytes] = []
-        length = 0
-        while True:
-            message = await self.receive()
+        body = bytearray()
+        while not self.ended:
+            message = await self._receive()
             if message["type"] == "http.disconnect":
+                self.ended = True
                 raise Disconnected
-            body = message.get("body", b"")
-            length += len(body)
-            if length > limit:
+            self.ended = not message.get("more_body", False)
+            part: bytes = message.get("body", b"")
+            if len(body) + len(part) > limit:
                 raise too_large(limit)
-            if self.ended:
-                return b"".join([*parts, body]) if parts else body
-            parts.append(body)
+            if self.ended and not body:
+                return part
+            body += part
+        return bytes(body)
 
     async def discard(self) -> None:
         """Let the rest of the body go by, for a moment and within bounds, and keep nothing of it."""
