@@ -29,7 +29,7 @@ class Reply:
     body: bytes
     messages: Sequence[Message]
 
-    def json(self) -> Any:  # noqa: ANN401 - JSON has no narrower type
+    def json(self) -> Any:
         """The body, read as JSON."""
         return json.loads(self.body)
 
