@@ -4,19 +4,23 @@ import asyncio
 import logging
 import os
 import resource
+import select
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
+import pycurl
 import pytest
 
 from relay.domain.egress import EgressPolicy
 from relay.domain.sending import ErrorClass, SendFacts
 from relay.sender import HttpSender, ResolverLimits, SendLimits
+from relay.sender.wire import ACTIONS
 from tests.sender.conftest import OPEN, request, sending
 from tests.support.scripted_dns import Missing, ScriptedDns
 from tests.support.scripted_server import OK, Peer, ScriptedServer, answering
@@ -202,21 +206,20 @@ async def test_a_fault_in_delivering_is_told_and_the_next_are_delivered(caplog: 
     done = asyncio.Event()
 
     def deliver(batch: list[tuple[int, SendFacts]]) -> None:
+        done.set()
         for number, facts in batch:
             if number == 0:
                 raise ValueError("a bug")
             delivered.append(facts)
-            done.set()
 
     caplog.set_level(logging.ERROR)
     sender: HttpSender[int] = HttpSender(policy=OPEN, limits=SendLimits(), clock=time.monotonic, deliver=deliver)
     await sender.start()
     with ScriptedServer(answering(OK)) as server:
-        sender.submit([(0, request("ftp://no"))])
-        sender.submit([(0, request(server.url()))])
-        await asyncio.sleep(0)
-        sender.submit([(1, request(server.url()))])
-        await asyncio.wait_for(done.wait(), 10)
+        for number in range(2):
+            sender.submit([(number, request(server.url()))])
+            await asyncio.wait_for(done.wait(), 10)
+            done.clear()
         await sender.close(1.0)
     assert [each.status_code for each in delivered] == [200]
     assert "facts could not be delivered" in caplog.text
@@ -281,3 +284,14 @@ async def test_connections_that_come_and_go_lose_no_answer() -> None:
                 requests = [request(server.url(host=f"127.0.0.{n % 5 + 1}"), b"%d.%d" % (block, n)) for n in range(40)]
                 facts = await here.send_all(*requests)
                 assert [each for each, asked in zip(facts, requests, strict=True) if each.snippet != asked.body] == []
+
+
+def test_whatever_epoll_reports_there_is_something_to_tell_libcurl() -> None:
+    every = (select.EPOLLIN, select.EPOLLPRI, select.EPOLLOUT, select.EPOLLERR, select.EPOLLHUP)
+    assert sum(every) == 31
+    for bits in product((False, True), repeat=len(every)):
+        events = sum(event for event, there in zip(every, bits, strict=True) if there)
+        action = ACTIONS[events]
+        assert bool(action & pycurl.CSELECT_IN) is bool(events & select.EPOLLIN)
+        assert bool(action & pycurl.CSELECT_OUT) is bool(events & select.EPOLLOUT)
+        assert bool(action & pycurl.CSELECT_ERR) is bool(events & (select.EPOLLERR | select.EPOLLHUP))

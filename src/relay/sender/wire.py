@@ -29,12 +29,13 @@ _INTERESTS = {
     pycurl.POLL_OUT: _WRITE,
     pycurl.POLL_INOUT: _READ | _WRITE,
 }
-_ACTIONS = tuple(
+ACTIONS = tuple(
     (pycurl.CSELECT_IN if events & _READ else 0)
     | (pycurl.CSELECT_OUT if events & _WRITE else 0)
     | (pycurl.CSELECT_ERR if events & _BROKEN else 0)
-    for events in range(_READ | _WRITE | _BROKEN | 8)
+    for events in range(32)
 )
+"""What to tell libcurl, by the five low bits of what epoll reports: in, pri, out, err, hup."""
 
 Finished = tuple[pycurl.Curl, int, str]
 """A transfer that ended: its handle, which still has to be dropped, libcurl's error code (0 for none) and its text."""
@@ -130,7 +131,7 @@ class Wire:
             if fd in idle:
                 self._forget(fd)  # closed by its peer, or talking out of turn: libcurl sees that before it is used
                 continue
-            self._act(fd, _ACTIONS[events & 31])
+            self._act(fd, ACTIONS[events & 31])
             if self._clock() > until:
                 break
         if self._due_at is not None and self._due_at <= self._clock():
