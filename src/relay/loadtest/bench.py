@@ -9,26 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import tempfile
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
-from relay.embedded import EmbeddedServer
-from relay.loadtest import backlog
 from relay.loadtest.accounting import tree_seconds
 from relay.loadtest.backlog import Shape
 from relay.loadtest.children import Child, child
+from relay.loadtest.installation import Installation, Tell, installation, sink_url
 from relay.loadtest.sink import read_record
-from relay.store.database import Database
-from relay.store.health import Health
-from relay.store.migrate import migrate
-from relay.store.vault import Vault, new_key
 
-Tell = Callable[[str], None]
-
-IN_FLIGHT = 256
 LIMIT_SECONDS = 600.0
 """A drain that has not ended by then has failed."""
 
@@ -76,8 +65,8 @@ class Report:
 
 def run(plan: Plan, tell: Tell) -> Report:
     """Measure both floors and the drain. Raises `RuntimeError` if a process of the measurement fails."""
-    with tempfile.TemporaryDirectory(prefix="relay-bench-") as folder, _server(Path(folder), tell) as server:
-        bench = _Bench(plan, server, Path(folder), tell)
+    with installation(tell) as ground:
+        bench = _Bench(plan, ground)
         client_floor = bench.client_floor()
         queue_floor = asyncio.run(bench.queue_floor())
         drain = asyncio.run(bench.drain())
@@ -118,52 +107,32 @@ def as_json(report: Report) -> str:
     return json.dumps(asdict(report))
 
 
-@contextlib.contextmanager
-def _server(folder: Path, tell: Tell) -> Iterator[EmbeddedServer]:
-    server = EmbeddedServer(folder / "data")
-    server.start(tell)
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
 class _Bench:
     """The measurements of one run, on one server with durable defaults."""
 
-    def __init__(self, plan: Plan, server: EmbeddedServer, folder: Path, tell: Tell) -> None:
+    def __init__(self, plan: Plan, ground: Installation) -> None:
         self._plan = plan
-        self._server = server
-        self._folder = folder
-        self._tell = tell
-        self._key = new_key()
-        self._vault = Vault([self._key])
+        self._ground = ground
 
     def client_floor(self) -> Floor:
         """Send the backlog's requests from a list."""
         plan = self._plan
-        self._tell("floor: the bare client")
+        self._ground.tell("floor: the bare client")
         with child("relay.loadtest.sink") as sink, contextlib.ExitStack() as stack:
-            url = _url(sink)
-            each = plan.shape.events // plan.workers
-            clients = [
-                stack.enter_context(
-                    child(
-                        "relay.loadtest.floors",
-                        *("client", "--url", url, "--requests", str(each)),
-                        *("--payload-bytes", str(plan.shape.payload_bytes)),
-                    )
-                )
-                for _ in range(plan.workers)
-            ]
+            arguments = (
+                *("client", "--url", sink_url(sink)),
+                *("--requests", str(plan.shape.events // plan.workers)),
+                *("--payload-bytes", str(plan.shape.payload_bytes)),
+            )
+            clients = [stack.enter_context(child("relay.loadtest.floors", *arguments)) for _ in range(plan.workers)]
             return self._floor(clients)
 
     async def queue_floor(self) -> Floor:
         """Claim and record a backlog without sending it."""
-        await self._fill("http://127.0.0.1:1/none")
-        self._tell("floor: the queue without HTTP")
+        await self._ground.fill("http://127.0.0.1:1/none", self._plan.shape)
+        self._ground.tell("floor: the queue without HTTP")
         with contextlib.ExitStack() as stack:
-            environ = {"DATABASE_URL": self._server.dsn}
+            environ = {"DATABASE_URL": self._ground.server.dsn}
             clients = [
                 stack.enter_context(child("relay.loadtest.floors", "queue", environ=environ))
                 for _ in range(self._plan.workers)
@@ -171,9 +140,9 @@ class _Bench:
             return self._floor(clients)
 
     def _floor(self, clients: list[Child]) -> Floor:
-        postgres = tree_seconds(self._server.pid)
+        postgres = tree_seconds(self._ground.server.pid)
         lines = [each.line() for each in clients]
-        postgres = tree_seconds(self._server.pid) - postgres
+        postgres = tree_seconds(self._ground.server.pid) - postgres
         done = sum(int(line["done"]) for line in lines)
         rate = sum(float(line["done"]) / max(float(line["seconds"]), 1e-9) for line in lines)
         spent = sum(float(line["cpu_seconds"]) for line in lines)
@@ -181,83 +150,66 @@ class _Bench:
 
     async def drain(self) -> Drain:
         """Let dispatchers drain the backlog into the sink."""
-        plan, record = self._plan, self._folder / "arrivals"
+        plan, record = self._plan, self._ground.folder / "arrivals"
         capacity = str(plan.shape.events * 2)
         with child("relay.loadtest.sink", "--record", str(record), "--capacity", capacity) as sink:
-            await self._fill(_url(sink))
-            self._tell(f"drain: {plan.workers} dispatcher process(es)")
-            log = self._folder / "dispatcher.log"
-            with child(
-                *("relay", "dispatcher", "--workers", str(plan.workers)), environ=self._environ(), log=log
-            ) as dispatcher:
+            await self._ground.fill(sink_url(sink), plan.shape)
+            self._ground.tell(f"drain: {plan.workers} dispatcher process(es)")
+            with self._ground.dispatcher(plan.workers) as dispatcher:
                 measured = await self._watch(sink, dispatcher)
             deliveries = sink.ask()["requests"]
         arrived = {delivery for delivery, _ in read_record(record)}
-        owed = await self._owed()
         events = plan.shape.events
-        lost = max(events - len(arrived), owed)
-        seconds, dispatcher_cpu, postgres_cpu, sink_cpu = measured
         return Drain(
-            rate=events / seconds,
-            dispatcher_us=dispatcher_cpu / events * 1e6,
-            postgres_us=postgres_cpu / events * 1e6,
-            sink_us=sink_cpu / events * 1e6,
+            rate=events / measured.seconds,
+            dispatcher_us=measured.dispatcher / events * 1e6,
+            postgres_us=measured.postgres / events * 1e6,
+            sink_us=measured.sink / events * 1e6,
             deliveries=deliveries,
-            lost=lost,
+            lost=max(events - len(arrived), await self._ground.owed()),
             duplicates=deliveries - len(arrived),
         )
 
-    async def _watch(self, sink: Child, dispatcher: Child) -> tuple[float, float, float, float]:
-        """Seconds from the first arrival until everything is recorded, and what it cost each party."""
+    async def _watch(self, sink: Child, dispatcher: Child) -> _Spent:
+        """What it took from the first arrival until everything is recorded."""
 
-        def costs() -> tuple[float, float, float]:
-            return tree_seconds(dispatcher.pid), tree_seconds(self._server.pid), tree_seconds(sink.pid)
+        def spent() -> _Spent:
+            return _Spent(
+                time.monotonic(),
+                tree_seconds(dispatcher.pid),
+                tree_seconds(self._ground.server.pid),
+                tree_seconds(sink.pid),
+            )
 
         deadline = time.monotonic() + LIMIT_SECONDS
-        began, before = time.monotonic(), costs()
+        before = spent()
         while not sink.ask()["requests"]:
             await asyncio.sleep(0.005)
-            began, before = time.monotonic(), costs()
+            before = spent()
             _check(dispatcher, deadline)
-        while sink.ask()["requests"] < self._plan.shape.events or await self._owed():
+        while sink.ask()["requests"] < self._plan.shape.events or await self._ground.owed():
             await asyncio.sleep(0.1)
             _check(dispatcher, deadline)
-        seconds = time.monotonic() - began
-        after = costs()
-        return seconds, after[0] - before[0], after[1] - before[1], after[2] - before[2]
-
-    def _environ(self) -> dict[str, str]:
-        return {
-            "DATABASE_URL": self._server.dsn,
-            "RELAY_SECRET_KEYS": self._key.expose(),
-            "RELAY_ALLOW_PRIVATE_ENDPOINTS": "true",
-            "RELAY_METRICS_BIND": "127.0.0.1:0",
-        }
-
-    async def _fill(self, url: str) -> None:
-        database = await Database.connect(self._server.dsn, name="relay-bench", size=2)
-        try:
-            await migrate(database)
-            await backlog.remove_endpoints(database, self._vault)
-            self._tell(f"filling a backlog of {self._plan.shape.events:,}")
-            endpoints = await backlog.add_endpoints(
-                database, self._vault, url, self._plan.shape.endpoints, max_in_flight=IN_FLIGHT
-            )
-            await backlog.fill(database, self._vault, endpoints, self._plan.shape)
-        finally:
-            await database.close()
-
-    async def _owed(self) -> int:
-        database = await Database.connect(self._server.dsn, name="relay-bench", size=1)
-        try:
-            return await Health(database).owed()
-        finally:
-            await database.close()
+        return spent().since(before)
 
 
-def _url(sink: Child) -> str:
-    address = sink.line()
-    return f"http://{address['host']}:{address['port']}/sink"
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """Seconds on the clock, and of processor time by party."""
+
+    seconds: float
+    dispatcher: float
+    postgres: float
+    sink: float
+
+    def since(self, before: _Spent) -> _Spent:
+        """What was spent since then."""
+        return _Spent(
+            self.seconds - before.seconds,
+            self.dispatcher - before.dispatcher,
+            self.postgres - before.postgres,
+            self.sink - before.sink,
+        )
 
 
 def _check(dispatcher: Child, deadline: float) -> None:

@@ -1,0 +1,167 @@
+"""A steady load: events posted at a constant rate, and how long until each was accepted and had arrived.
+
+Owns the measurement and its report; the posts are the open-loop generator's. Invariant: all times are of one machine's
+monotonic clock, and count from the moment at which a post was due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import time
+import urllib.request
+from dataclasses import asdict, dataclass
+
+import msgspec
+
+from relay.loadtest.accounting import tree_seconds
+from relay.loadtest.children import Child, child
+from relay.loadtest.installation import Installation, Tell, installation, sink_url
+from relay.loadtest.open_loop import percentiles
+from relay.loadtest.sink import read_record
+
+START_SECONDS = 60.0
+
+SETTLE_SECONDS = 60.0
+"""How long after the last post deliveries may still arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """So many posts per second for so many seconds, each owed to `endpoints`, through so many processes."""
+
+    rate: float
+    seconds: float
+    endpoints: int
+    payload_bytes: int
+    gateways: int
+    dispatchers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """What came of it. Times are milliseconds from due to answered and from due to arrived; costs are µs per event."""
+
+    load: Load
+    answers: dict[str, int]
+    answered_ms: dict[str, float]
+    arrived_ms: dict[str, float]
+    lost: int
+    duplicates: int
+    gateway_us: float
+    dispatcher_us: float
+    postgres_us: float
+
+
+def run(load: Load, tell: Tell) -> Steady:
+    """Measure. Raises `RuntimeError` if a process of the measurement fails."""
+    with installation(tell) as ground:
+        return asyncio.run(_measure(load, ground))
+
+
+def text(steady: Steady) -> str:
+    """The report for a person."""
+    load = steady.load
+    answers = ", ".join(f"{number:,} x {answer}" for answer, number in sorted(steady.answers.items()))
+    costs = (
+        f"processor time per event: gateway {steady.gateway_us:.0f} µs, dispatcher {steady.dispatcher_us:.0f} µs,"
+        f" PostgreSQL {steady.postgres_us:.0f} µs"
+    )
+    lines = [
+        f"{load.rate:,.0f} events/s for {load.seconds:.0f} s to {load.endpoints} endpoint(s): {answers}",
+        f"{'ms from due to':24}{'p50':>10}{'p95':>10}{'p99':>10}{'max':>10}",
+        f"{'answered (the 202)':24}" + _row(steady.answered_ms),
+        f"{'arrived at its endpoint':24}" + _row(steady.arrived_ms),
+        costs,
+        f"lost {steady.lost}, duplicates {steady.duplicates}",
+    ]
+    return "\n".join(lines)
+
+
+def as_json(steady: Steady) -> str:
+    """The report for a program."""
+    return json.dumps(asdict(steady))
+
+
+def _row(times: dict[str, float]) -> str:
+    return "".join(f"{times[name]:10.1f}" for name in ("p50", "p95", "p99", "max"))
+
+
+async def _measure(load: Load, ground: Installation) -> Steady:
+    number = int(load.rate * load.seconds)
+    bind = f"127.0.0.1:{_free_port()}"
+    record, due_at = ground.folder / "arrivals", ground.folder / "due"
+    capacity = str(number * load.endpoints * 2)
+    with contextlib.ExitStack() as stack:
+        sink = stack.enter_context(child("relay.loadtest.sink", "--record", str(record), "--capacity", capacity))
+        await ground.subscribe(sink_url(sink), load.endpoints)
+        gateway = stack.enter_context(ground.gateway(bind, load.gateways))
+        dispatcher = stack.enter_context(ground.dispatcher(load.dispatchers))
+        await _ready(bind, gateway)
+        ground.tell(f"posting {number:,} events")
+        pids = (gateway.pid, dispatcher.pid, ground.server.pid)
+        before = [tree_seconds(pid) for pid in pids]
+        posts = stack.enter_context(
+            child(
+                "relay.loadtest.open_loop",
+                *("--url", f"http://{bind}/v1/events", "--rate", str(load.rate), "--number", str(number)),
+                *("--payload-bytes", str(load.payload_bytes), "--due-at", str(due_at)),
+            )
+        )
+        report = await asyncio.to_thread(posts.line)
+        due = msgspec.json.decode(due_at.read_bytes(), type=dict[str, float])
+        await _settled(ground, sink, len(due))
+        costs = [(tree_seconds(pid) - cost) / number * 1e6 for pid, cost in zip(pids, before, strict=True)]
+        requests = sink.ask()["requests"]
+    arrivals: dict[str, float] = {}
+    for delivery, at in read_record(record):
+        arrivals.setdefault(delivery, at)
+    times = [at - due[delivery] for delivery, at in arrivals.items() if delivery in due]
+    return Steady(
+        load=load,
+        answers=report["answers"],
+        answered_ms=report["answered_ms"],
+        arrived_ms=percentiles(times),
+        lost=len(due.keys() - arrivals.keys()),
+        duplicates=requests - len(arrivals),
+        gateway_us=costs[0],
+        dispatcher_us=costs[1],
+        postgres_us=costs[2],
+    )
+
+
+async def _settled(ground: Installation, sink: Child, expected: int) -> None:
+    """Wait until everything accepted has arrived and is recorded, or time is up: what lacks then is lost."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    # nothing tells of what other processes have done: they are asked
+    while time.monotonic() < deadline and (sink.ask()["requests"] < expected or await ground.owed()):  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+
+
+async def _ready(bind: str, gateway: Child) -> None:
+    """Return when the gateway's workers answer and know of a dispatcher: what they took to start is not the load's."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if gateway.process.poll() is not None:
+            raise RuntimeError("the gateway ended before it was ready")
+        if await asyncio.to_thread(_answers, f"http://{bind}/readyz"):
+            return
+        await asyncio.sleep(0.1)
+    raise RuntimeError(f"the gateway was not ready within {START_SECONDS:.0f} s")
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5.0) as response:  # noqa: S310 - our own address
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
