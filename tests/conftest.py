@@ -19,7 +19,6 @@ from pathlib import Path
 
 import coverage
 import pytest
-
 from hypothesis import settings
 
 pytest_plugins = ["tests.support.database"]

@@ -125,20 +125,20 @@ async def test_an_empty_group_appends_nothing(world: World) -> None:
     assert await world.append() == []
 
 
-def broken_payload_hash(added: Any) -> Any:  # noqa: ANN401 # what the type forbids is what is tried
+def broken_payload_hash(added: Any) -> Any:  # what the type forbids is what is tried
     return replace(added, envelope=replace(added.envelope, payload_sha256=None))
 
 
-def broken_text(added: Any) -> Any:  # noqa: ANN401 # as above
+def broken_text(added: Any) -> Any:  # as above
     return replace(added, envelope=replace(added.envelope, type="nul\x00inside"))
 
 
-def broken_partition(added: Any) -> Any:  # noqa: ANN401 # as above
+def broken_partition(added: Any) -> Any:  # as above
     return replace(added, partition=40_000)
 
 
 @pytest.mark.parametrize("break_it", [broken_payload_hash, broken_text, broken_partition])
-async def test_a_group_with_one_bad_event_in_the_middle_leaves_nothing(world: World, break_it: Any) -> None:  # noqa: ANN401 # as above
+async def test_a_group_with_one_bad_event_in_the_middle_leaves_nothing(world: World, break_it: Any) -> None:  # as above
     lanes = await world.add_endpoints(2)
     group = [event(to=lanes, key=named(f"key-{place}")) for place in range(9)]
     group[4] = break_it(group[4])

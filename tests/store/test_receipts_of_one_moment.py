@@ -13,7 +13,7 @@ from relay.store.database import Database
 from relay.store.queue import FIRST_LANE
 from relay.store.receipts import ReceiptView
 from tests.support.deliveries import new_id
-from tests.support.dispatching import TENANT, House
+from tests.support.dispatching import House
 
 
 def acked(claimed: ClaimedDelivery) -> AttemptRecord:

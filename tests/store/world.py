@@ -143,7 +143,7 @@ class World:
         async with self.database.connection() as connection:
             return list(await connection.fetch(statement, *arguments))
 
-    async def value(self, statement: str, *arguments: object) -> Any:  # noqa: ANN401 # a column of any type
+    async def value(self, statement: str, *arguments: object) -> Any:  # a column of any type
         """The first column of the first row of a statement of the test's own."""
         return (await self.sql(statement, *arguments))[0][0]
 
@@ -211,7 +211,7 @@ class World:
         """Record outcomes."""
         return await self.queue.record(attempts)
 
-    async def delivery(self, delivery: UUID) -> Any:  # noqa: ANN401 # a row, its columns taken by name
+    async def delivery(self, delivery: UUID) -> Any:  # a row, its columns taken by name
         """A delivery's row."""
         return (await self.sql("select * from deliveries where id = $1", delivery))[0]
 

@@ -5,6 +5,7 @@ Owns the exceptions that rooms above may meet. Invariant: a driver's exception l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,8 +13,8 @@ import asyncpg
 
 _AWAY = (
     asyncpg.PostgresConnectionError,
-    asyncpg.InterfaceError,
     asyncpg.InternalClientError,
+    asyncpg.ClientConfigurationError,
     asyncpg.InsufficientResourcesError,
     asyncpg.OperatorInterventionError,
     asyncpg.ReadOnlySQLTransactionError,
@@ -24,6 +25,8 @@ _AWAY = (
     OSError,
     TimeoutError,
 )
+
+_GONE = re.compile(r"\b(?:connection|pool) (?:is|was) (?:closed|closing)")
 
 _REFUSED = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.CharacterNotInRepertoireError)
 
@@ -61,3 +64,8 @@ def translated() -> Iterator[None]:
         raise StoreRefused(f"the database refused a write: {type(fault).__name__}: {fault}") from fault
     except _AWAY as fault:
         raise StoreUnavailable(f"the database did not answer: {type(fault).__name__}: {fault}") from fault
+    except asyncpg.InterfaceError as fault:
+        # the driver's one class for a connection or pool that is gone and for calling it wrongly
+        if not _GONE.search(str(fault)):
+            raise
+        raise StoreUnavailable(f"the database did not answer: {fault}") from fault

@@ -1,0 +1,139 @@
+"""What goes back to its lane: handed back, reaped, or buried with its endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from relay.domain.delivery import DeadReason, DeliveryMove, DeliveryStatus
+from tests.store.world import TENANT, World, attempt, new_id
+
+
+async def test_a_hand_back_takes_the_attempt_back(world: World) -> None:
+    await world.owe(1, await world.add_endpoint())
+    first = await world.claim_one()
+    before = await world.value("select due_at from deliveries")
+    assert await world.queue.hand_back([(first.id, first.lease_token)]) == 1
+    row = await world.delivery(first.id)
+    assert (row["status"], row["attempts"], row["generation_attempts"]) == (DeliveryStatus.PENDING, 0, 0)
+    assert (row["lease_token"], row["lease_until"], row["generation_started_at"]) == (None, None, None)
+    assert row["due_at"] == before
+    again = await world.claim_one()
+    assert (again.attempt, again.generation_attempt, again.generation_age) == (1, 1, 0.0)
+
+
+async def test_a_hand_back_of_a_later_attempt_keeps_the_generations_start(world: World) -> None:
+    await world.owe(1, await world.add_endpoint())
+    await world.record(attempt(await world.claim_one(), DeliveryMove.RETRY))
+    began = await world.value("select generation_started_at from deliveries")
+    second = await world.claim_one()
+    await world.queue.hand_back([(second.id, second.lease_token)])
+    row = await world.delivery(second.id)
+    assert (row["attempts"], row["generation_started_at"]) == (1, began)
+
+
+@pytest.mark.parametrize("delay", [0.25, 1.5, 30.0])
+async def test_what_is_handed_back_is_due_again_after_its_delay(world: World, delay: float) -> None:
+    await world.owe(1, await world.add_endpoint())
+    claimed = await world.claim_one()
+    async with world.database.transaction() as connection:
+        now = await connection.fetchval("select now()")
+    await world.queue.hand_back([(claimed.id, claimed.lease_token)], delay_seconds=delay)
+    due = await world.value("select due_at from deliveries")
+    assert timedelta(seconds=delay) <= due - now < timedelta(seconds=delay + 5)
+
+
+async def test_a_hand_back_is_fenced(world: World) -> None:
+    await world.owe(2, await world.add_endpoint())
+    stalled = await world.claim_lapsed()
+    await world.queue.reap(batch=10)
+    await world.claim()
+    ours = new_id()
+    given_back = await world.queue.hand_back([(stalled.id, stalled.lease_token), (stalled.id, ours), (ours, ours)])
+    assert given_back == 0
+    assert await world.statuses() == {"in_flight": 2}
+
+
+async def test_a_hand_back_answers_how_many_were_still_ours(world: World) -> None:
+    await world.owe(4, await world.add_endpoint())
+    leases = [(each.id, each.lease_token) for each in (await world.claim()).deliveries]
+    assert await world.queue.hand_back(leases[:3]) == 3
+    assert await world.queue.hand_back(leases) == 1
+    assert await world.queue.hand_back([]) == 0
+
+
+async def test_a_reaped_lease_keeps_its_attempt(world: World) -> None:
+    await world.owe(1, await world.add_endpoint())
+    await world.claim_lapsed()
+    assert await world.queue.reap(batch=10) == 1
+    again = await world.claim_one()
+    assert (again.attempt, again.generation_attempt) == (2, 2)
+
+
+async def test_the_reaper_tells_what_happened_and_puts_the_delivery_into_its_lane_at_once(world: World) -> None:
+    await world.owe(1, await world.add_endpoint())
+    claimed = await world.claim_lapsed()
+    await world.queue.reap(batch=10)
+    row = await world.delivery(claimed.id)
+    assert (row["status"], row["lease_token"]) == (DeliveryStatus.PENDING, None)
+    assert row["last_error"] == "its lease expired"
+
+
+async def test_a_living_lease_is_not_reaped(world: World) -> None:
+    await world.owe(1, await world.add_endpoint())
+    await world.claim_one()
+    assert await world.queue.reap(batch=10) == 0
+
+
+async def test_the_reaper_takes_at_most_its_batch(world: World) -> None:
+    await world.owe(5, await world.add_endpoint())
+    await world.claim(lease=-1.0)
+    assert [await world.queue.reap(batch=2) for _ in range(4)] == [2, 2, 1, 0]
+
+
+async def test_reapers_pass_over_what_another_session_holds(world: World) -> None:
+    await world.owe(2, await world.add_endpoint())
+    held, _ = (await world.claim(lease=-1.0)).deliveries
+    async with world.database.transaction() as connection:
+        await connection.execute("select from deliveries where id = $1 for update", held.id)
+        async with asyncio.timeout(10):
+            assert await world.queue.reap(batch=10) == 1
+
+
+async def test_what_a_removed_endpoint_is_owed_is_buried(world: World) -> None:
+    removed, kept = await world.add_endpoints(2)
+    await world.owe(3, removed, kept)
+    await world.endpoints.remove(TENANT, removed)
+    assert await world.queue.bury_removed(batch=100) == 3
+    buried = await world.sql("select endpoint_id, dead_reason, last_error from deliveries where status = 'dead'")
+    assert {tuple(row) for row in buried} == {(removed, DeadReason.ENDPOINT_REMOVED, "the endpoint was removed")}
+    assert await world.statuses() == {"dead": 3, "pending": 3}
+
+
+async def test_burying_takes_at_most_its_batch_over_all_endpoints(world: World) -> None:
+    lanes = await world.add_endpoints(3)
+    await world.owe(3, *lanes)
+    for lane in lanes:
+        await world.endpoints.remove(TENANT, lane)
+    assert [await world.queue.bury_removed(batch=4) for _ in range(4)] == [4, 4, 1, 0]
+
+
+async def test_what_is_in_flight_to_a_removed_endpoint_may_still_arrive(world: World) -> None:
+    lane = await world.add_endpoint()
+    await world.owe(2, lane)
+    acked, retried = (await world.claim()).deliveries
+    await world.endpoints.remove(TENANT, lane)
+    assert await world.queue.bury_removed(batch=10) == 0
+    await world.record(attempt(acked), attempt(retried, DeliveryMove.RETRY, delay=60.0))
+    assert await world.queue.bury_removed(batch=10) == 1
+    assert await world.statuses() == {"delivered": 1, "dead": 1}
+
+
+async def test_what_was_appended_while_its_endpoint_was_removed_is_buried_too(world: World) -> None:
+    lane = await world.add_endpoint()
+    await world.endpoints.remove(TENANT, lane)
+    assert await world.queue.bury_removed(batch=10) == 0
+    await world.owe(1, lane)
+    assert await world.queue.bury_removed(batch=10) == 1
