@@ -26,7 +26,7 @@ _AWAY = (
     TimeoutError,
 )
 
-_GONE = re.compile(r"\b(?:connection|pool) (?:is|was) (?:closed|closing)")
+_GONE = re.compile(r"\b(?:connection|pool) (?:is|was) (?:closed|closing)|released back to the pool")
 
 _REFUSED = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.CharacterNotInRepertoireError)
 
@@ -61,6 +61,9 @@ def translated() -> Iterator[None]:
     except _LOST_RACE as fault:
         raise StoreBusy(f"the database is busy: {fault}") from fault
     except _REFUSED as fault:
+        if isinstance(fault, asyncpg.CheckViolationError) and "partition constraint" in str(fault):
+            # the row's day got its own partition while it waited to be written to the default one
+            raise StoreBusy(f"the database is busy: {fault}") from fault
         raise StoreRefused(f"the database refused a write: {type(fault).__name__}: {fault}") from fault
     except _AWAY as fault:
         raise StoreUnavailable(f"the database did not answer: {type(fault).__name__}: {fault}") from fault

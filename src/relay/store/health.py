@@ -80,12 +80,13 @@ class Health:
     async def reporting(self) -> AsyncIterator[Reporting | None]:
         """Hold the reporting lock inside the block, or get None where another process holds it."""
         async with self._database.connection() as connection:
-            held = await connection.fetchval(statements.text("try_reporting_lock"), _REPORTING_LOCK)
             try:
+                held = await connection.fetchval(statements.text("try_reporting_lock"), _REPORTING_LOCK)
                 yield Reporting(connection) if held else None
             finally:
-                if held and not connection.is_closed():
-                    await connection.fetchval(statements.text("release_reporting_lock"), _REPORTING_LOCK)
+                # even if it is not known to be held: the question for it may have been cancelled after it was answered
+                if not connection.is_closed():
+                    await connection.fetchval(statements.text("release_reporting_lock"))
 
     async def ensure_partitions(self, days_ahead: int) -> int:
         """Make the day partitions from yesterday to so many days ahead; answers how many were made."""

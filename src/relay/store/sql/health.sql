@@ -24,9 +24,10 @@ select extract(epoch from now() - max(reported_at))::double precision from heart
 select pg_try_advisory_lock($1);
 
 -- name: release_reporting_lock
--- parameters: lock number
+-- parameters:
 -- index:
-select pg_advisory_unlock($1);
+-- The one session lock that there is.
+select pg_advisory_unlock_all();
 
 -- name: count_owed
 -- parameters:

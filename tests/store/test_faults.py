@@ -1,0 +1,223 @@
+"""Faults: the driver's troubles come out as this room's, and within their bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from relay.store import database as database_module
+from relay.store.database import Database
+from relay.store.faults import StoreBusy, StoreRefused, StoreUnavailable, translated
+from relay.store.health import Health
+from tests.store.world import World
+
+LIMIT_SECONDS = 10.0
+NO_SERVER = "postgresql://nobody@127.0.0.1:1/none"
+
+
+@pytest.fixture
+async def silent_port() -> AsyncIterator[int]:
+    """A port that takes connections and never says a word."""
+    writers: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    for writer in writers:
+        writer.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
+    with pytest.raises(StoreUnavailable):
+        await Database.connect(NO_SERVER, name="t", size=1)
+
+
+async def test_a_database_that_does_not_exist_is_unavailable(database_dsn: str) -> None:
+    with pytest.raises(StoreUnavailable, match="InvalidCatalogName"):
+        await Database.connect(database_dsn.replace("/relay_test_", "/relay_nowhere_"), name="t", size=1)
+
+
+async def test_a_server_that_never_answers_is_unavailable_after_the_limit(
+    silent_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "CONNECT_TIMEOUT", 0.2)
+    async with asyncio.timeout(LIMIT_SECONDS):
+        with pytest.raises(StoreUnavailable):
+            await Database.connect(f"postgresql://x@127.0.0.1:{silent_port}/x", name="t", size=1)
+
+
+async def test_a_statement_that_takes_too_long_is_given_up(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "COMMAND_TIMEOUT", 0.2)
+    database = await Database.connect(database_dsn, name="t", size=1)
+    async with asyncio.timeout(LIMIT_SECONDS):
+        with pytest.raises(StoreUnavailable):
+            async with database.connection() as connection:
+                await connection.execute("select pg_sleep(60)")
+        async with database.connection() as connection:
+            assert await connection.fetchval("select 1") == 1
+    await database.close()
+
+
+async def test_a_full_pool_is_unavailable_after_the_limit(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "CONNECT_TIMEOUT", 0.2)
+    database = await Database.connect(database_dsn, name="t", size=1)
+    async with database.connection():
+        with pytest.raises(StoreUnavailable):
+            async with database.connection():
+                pass
+    await database.close()
+
+
+async def test_a_connection_that_is_cut_is_unavailable_and_the_next_one_is_new(world: World) -> None:
+    async def cut() -> None:
+        async with world.database.connection() as connection:
+            own = await connection.fetchval("select pg_backend_pid()")
+            await world.sql("select pg_terminate_backend($1)", own)
+            await connection.fetchval("select 1")
+
+    with pytest.raises(StoreUnavailable):
+        await cut()
+    await Health(world.database).answers()
+
+
+async def test_a_transaction_that_is_cut_is_unavailable_and_leaves_nothing(world: World) -> None:
+    async def cut() -> None:
+        async with world.database.transaction() as connection:
+            await connection.execute("update versions set rules = 99")
+            own = await connection.fetchval("select pg_backend_pid()")
+            await world.sql("select pg_terminate_backend($1)", own)
+
+    with pytest.raises(StoreUnavailable):
+        await cut()
+    assert (await world.versions()).rules == 1
+
+
+async def test_a_closed_pool_is_unavailable(database_dsn: str) -> None:
+    database = await Database.connect(database_dsn, name="t", size=1)
+    await database.close()
+    with pytest.raises(StoreUnavailable):
+        await Health(database).answers()
+
+
+async def test_closing_cuts_a_connection_that_is_not_given_back(database_dsn: str) -> None:
+    database = await Database.connect(database_dsn, name="t", size=1)
+
+    async def keep() -> None:
+        async with database.connection() as connection:
+            await database.close(within=0.1)
+            await connection.fetchval("select 1")
+
+    async with asyncio.timeout(LIMIT_SECONDS):
+        with pytest.raises(StoreUnavailable):
+            await keep()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select 1 / 0",
+        "select 'x'::text::integer",
+        "update versions set rules = 99999999999999999999",
+        "update versions set rules = null",
+        "insert into versions (rules, credentials, schemas) values (1, 1, 1)",
+        "insert into tenants (id, name, partition) values ('acct_x', 'x', 99)",
+    ],
+)
+async def test_bad_data_is_refused(world: World, statement: str) -> None:
+    with pytest.raises(StoreRefused):
+        await world.sql(statement)
+
+
+async def test_a_value_that_the_driver_cannot_send_is_refused(world: World) -> None:
+    with pytest.raises(StoreRefused):
+        await world.sql("select $1::integer", "a word")
+
+
+async def test_text_that_postgresql_cannot_hold_is_refused(world: World) -> None:
+    with pytest.raises(StoreRefused):
+        await world.sql("select $1::text", "nul \x00")
+
+
+@pytest.mark.parametrize("statement", ["select * from nowhere", "selec", "select nothing_of_the_kind()"])
+async def test_a_bug_is_not_translated(world: World, statement: str) -> None:
+    with pytest.raises(asyncpg.PostgresSyntaxError if statement == "selec" else asyncpg.SyntaxOrAccessError):
+        await world.sql(statement)
+
+
+async def test_a_driver_called_wrongly_is_a_bug_and_no_trouble_of_the_world(world: World) -> None:
+    with pytest.raises(asyncpg.InterfaceError, match="expects 1 argument"):
+        await world.sql("select $1::integer")
+
+
+async def test_a_lock_that_is_not_to_be_had_is_busy(world: World) -> None:
+    async with world.database.transaction() as holder:
+        await holder.execute("update versions set rules = rules + 1")
+        with pytest.raises(StoreBusy):
+            await world.sql("select 1 from versions for update nowait")
+
+
+async def test_a_deadlock_is_busy_and_changes_nothing(world: World) -> None:
+    """Two transactions that lock each other out: one of them must give way."""
+    first_locked, second_locked = asyncio.Event(), asyncio.Event()
+
+    async def cross(one: int, other: int, mine: asyncio.Event, theirs: asyncio.Event) -> None:
+        async with world.database.transaction() as connection:
+            await connection.execute("set local deadlock_timeout = '50ms'")
+            take = "update journal_heads set next_number = next_number + 1 where partition = $1"
+            await connection.execute(take, one)
+            mine.set()
+            await theirs.wait()
+            await connection.execute(take, other)
+
+    async with asyncio.timeout(LIMIT_SECONDS):
+        came = await asyncio.gather(
+            cross(1, 2, first_locked, second_locked),
+            cross(2, 1, second_locked, first_locked),
+            return_exceptions=True,
+        )
+    assert [type(each) for each in came if each is not None] == [StoreBusy]
+    assert await world.value("select sum(next_number) from journal_heads") == 16 + 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "shown"),
+    [
+        (asyncpg.TooManyConnectionsError("x"), StoreUnavailable),
+        (asyncpg.CannotConnectNowError("x"), StoreUnavailable),
+        (asyncpg.AdminShutdownError("x"), StoreUnavailable),
+        (asyncpg.DiskFullError("x"), StoreUnavailable),
+        (asyncpg.PostgresIOError("x"), StoreUnavailable),
+        (asyncpg.ReadOnlySQLTransactionError("x"), StoreUnavailable),
+        (asyncpg.InvalidPasswordError("x"), StoreUnavailable),
+        (asyncpg.IdleInTransactionSessionTimeoutError("x"), StoreUnavailable),
+        (asyncpg.ConnectionDoesNotExistError("x"), StoreUnavailable),
+        (ConnectionResetError(), StoreUnavailable),
+        (TimeoutError(), StoreUnavailable),
+        (asyncpg.SerializationError("x"), StoreBusy),
+        (asyncpg.UniqueViolationError("x"), StoreRefused),
+    ],
+    ids=lambda each: each.__name__ if isinstance(each, type) else type(each).__name__,
+)
+def test_each_trouble_of_the_world_has_its_one_name(fault: Exception, shown: type[Exception]) -> None:
+    with pytest.raises(Exception, match="the database") as raised, translated():
+        raise fault
+    assert type(raised.value) is shown
+    assert raised.value.__cause__ is fault
+
+
+async def test_a_session_is_told_what_every_statement_counts_on(world: World) -> None:
+    async with world.database.connection() as connection:
+        told = {name: await connection.fetchval(f"show {name}") for name in ("jit", "timezone", "enable_seqscan")}
+        assert told == {"jit": "off", "timezone": "UTC", "enable_seqscan": "off"}
+        assert await connection.fetchval("show synchronous_commit") == "on"
+        assert await connection.fetchval("show idle_in_transaction_session_timeout") == "1min"
+
+
+async def test_only_a_pool_that_may_be_lazy_does_not_wait_for_the_disk(database_dsn: str) -> None:
+    database = await Database.connect(database_dsn, name="lazy", size=1, lazy_commits=True)
+    async with database.connection() as connection:
+        assert await connection.fetchval("show synchronous_commit") == "off"
+    await database.close()

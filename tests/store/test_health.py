@@ -1,0 +1,305 @@
+"""What processes tell each other: heartbeats, partitions, the reporting lock and what its holder measures."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from relay.domain.delivery import DeadReason, DeliveryMove
+from relay.domain.endpoint import EndpointConfig, EndpointState
+from relay.domain.telemetry import QueueMeasured
+from relay.store.database import Database
+from relay.store.faults import StoreBusy, StoreUnavailable
+from relay.store.health import DISPATCHER, FORGOTTEN_AFTER_SECONDS, GATEWAY, Health
+from tests.store.world import TENANT, World, attempt, event, new_id
+
+
+@pytest.fixture
+def health(world: World) -> Health:
+    return Health(world.database)
+
+
+@pytest.fixture
+async def other(database_dsn: str) -> AsyncIterator[Health]:
+    """The same as another process sees it."""
+    database = await Database.connect(database_dsn, name="other", size=2)
+    yield Health(database)
+    await database.close()
+
+
+async def measure(health: Health) -> QueueMeasured:
+    async with health.reporting() as reporting:
+        assert reporting is not None
+        return await reporting.measure()
+
+
+async def test_a_heartbeat_is_seen_by_its_kind(health: Health, other: Health) -> None:
+    assert await other.seconds_since(DISPATCHER) is None
+    await health.beat(new_id(), DISPATCHER)
+    seconds = await other.seconds_since(DISPATCHER)
+    assert seconds is not None
+    assert 0 <= seconds < 30
+    assert await other.seconds_since(GATEWAY) is None
+
+
+async def test_the_last_heartbeat_of_any_process_of_the_kind_counts(world: World, health: Health) -> None:
+    early, late = new_id(), new_id()
+    await health.beat(early, DISPATCHER)
+    await world.sql("update heartbeats set reported_at = now() - interval '100 seconds'")
+    await health.beat(late, DISPATCHER)
+    seconds = await health.seconds_since(DISPATCHER)
+    assert seconds is not None
+    assert seconds < 30
+
+
+async def test_a_process_beats_in_one_row(world: World, health: Health) -> None:
+    process = new_id()
+    for _ in range(3):
+        await health.beat(process, DISPATCHER)
+    assert await world.rows_in("heartbeats") == 1
+
+
+async def test_a_process_that_was_silent_for_long_is_forgotten(world: World, health: Health) -> None:
+    await health.beat(new_id(), DISPATCHER)
+    await world.sql("update heartbeats set reported_at = now() - $1 * interval '1 second'", FORGOTTEN_AFTER_SECONDS + 1)
+    await health.beat(new_id(), GATEWAY)
+    assert await health.seconds_since(DISPATCHER) is None
+
+
+async def test_a_database_that_answers_answers(health: Health) -> None:
+    await health.answers()
+
+
+async def test_what_is_owed_is_what_is_pending_or_in_flight(world: World, health: Health) -> None:
+    await world.owe(4, await world.add_endpoint())
+    acked, received, _ = (await world.claim(batch=3)).deliveries
+    await world.record(attempt(acked), attempt(received, DeliveryMove.RECEIVE))
+    assert await health.owed() == 3
+
+
+async def test_an_empty_queue_measures_as_empty(health: Health) -> None:
+    measured = await measure(health)
+    assert math.isnan(measured.oldest_pending_age)
+    assert replace(measured, oldest_pending_age=0.0) == QueueMeasured(
+        pending=0,
+        in_flight=0,
+        dead=0,
+        oldest_pending_age=0.0,
+        oldest_open_receipt_age=0.0,
+        dead_by_consumer=(),
+        open_breakers=(),
+        default_partition_rows=0,
+    )
+
+
+async def test_the_queue_is_counted_by_status_and_dead_letters_by_consumer(world: World, health: Health) -> None:
+    config = EndpointConfig(name="", url="http://127.0.0.1/", max_in_flight=100)
+    lanes = [await world.add_endpoint(replace(config, name=name)) for name in ("ledger", "audit", "quiet")]
+    await world.owe(4, *lanes)
+    claimed = (await world.claim(batch=9)).deliveries
+    of = {lane: [each for each in claimed if each.endpoint_id == lane] for lane in lanes}
+    await world.record(
+        *(attempt(each, DeliveryMove.BURY, dead=DeadReason.EXHAUSTED) for each in of[lanes[0]][:2]),
+        attempt(of[lanes[1]][0], DeliveryMove.BURY, dead=DeadReason.REFUSED),
+        attempt(of[lanes[2]][0]),
+    )
+    measured = await measure(health)
+    assert (measured.pending, measured.in_flight, measured.dead) == (3, 5, 3)
+    assert measured.dead_by_consumer == (("audit", 1), ("ledger", 2))
+
+
+async def test_the_oldest_age_is_that_of_the_earliest_due_delivery(world: World, health: Health) -> None:
+    lanes = await world.add_endpoints(3)
+    await world.owe(2, *lanes)
+    await world.sql("update deliveries set due_at = now() - interval '10 seconds'")
+    due = "update deliveries set due_at = now() - $2 * interval '1 second' where endpoint_id = $1"
+    await world.sql(due, lanes[1], 75.0)
+    assert 75 <= (await measure(health)).oldest_pending_age < 105
+
+
+async def test_what_is_due_later_is_not_late(world: World, health: Health) -> None:
+    await world.owe(1, await world.add_endpoint())
+    await world.sql("update deliveries set due_at = now() + interval '1 hour'")
+    assert (await measure(health)).oldest_pending_age == 0.0
+
+
+@pytest.mark.parametrize("state", [EndpointState.PAUSED, EndpointState.DISABLED])
+async def test_what_is_held_by_a_person_is_never_late(world: World, health: Health, state: EndpointState) -> None:
+    lane = await world.add_endpoint()
+    await world.owe(1, lane)
+    await world.sql("update deliveries set due_at = now() - interval '1 hour'")
+    await world.endpoints.set_state(TENANT, lane, state)
+    assert math.isnan((await measure(health)).oldest_pending_age)
+
+
+async def test_what_a_hold_kept_is_late_from_the_end_of_the_hold_on(world: World, health: Health) -> None:
+    await world.owe(1, await world.add_endpoint())
+    await world.sql("update deliveries set due_at = now() - interval '1 hour'")
+    await world.sql("update endpoint_state set held_until = now() - interval '20 seconds'")
+    assert 20 <= (await measure(health)).oldest_pending_age < 50
+
+
+async def test_the_oldest_open_receipt_is_the_oldest_with_something_owed(world: World, health: Health) -> None:
+    lane = await world.add_endpoint()
+    now_ms = new_id().int >> 80
+    ages = {event(to=(lane,), receipt=new_id(unix_ms=now_ms - 1000 * age)): age for age in (500, 300, 100)}
+    await world.append(*ages)
+    oldest, middle, _ = (each.fan_out[0][0] for each in ages)
+    bury = "update deliveries set status = 'dead', dead_reason = 'exhausted', dead_at = now() where id = $1"
+    assert 500 <= (await measure(health)).oldest_open_receipt_age < 530
+    await world.sql(bury, oldest)
+    assert 300 <= (await measure(health)).oldest_open_receipt_age < 330
+    await world.sql("update deliveries set status = 'delivered', acked_at = now() where id = $1", middle)
+    assert 100 <= (await measure(health)).oldest_open_receipt_age < 130
+
+
+async def test_what_awaits_its_ack_keeps_its_receipt_open(world: World, health: Health) -> None:
+    receipt = new_id(unix_ms=(new_id().int >> 80) - 200_000)
+    await world.append(event(to=(await world.add_endpoint(),), receipt=receipt))
+    await world.record(attempt(await world.claim_one(), DeliveryMove.RECEIVE))
+    assert 200 <= (await measure(health)).oldest_open_receipt_age < 230
+
+
+async def test_attempts_in_the_default_partition_are_counted(world: World, health: Health) -> None:
+    await world.owe(1, await world.add_endpoint())
+    long_ago = replace(await world.claim_one(), claimed_at=datetime(2001, 9, 9, tzinfo=UTC))
+    await world.record(attempt(long_ago))
+    assert (await measure(health)).default_partition_rows == 1
+
+
+async def test_one_process_at_a_time_reports(health: Health, other: Health) -> None:
+    async with health.reporting() as first:
+        assert first is not None
+        async with other.reporting() as second:
+            assert second is None
+        await first.measure()
+    async with other.reporting() as third:
+        assert third is not None
+
+
+async def test_a_reporter_that_is_cancelled_gives_its_lock_back(world: World, health: Health, other: Health) -> None:
+    measuring = asyncio.Event()
+
+    async def report() -> None:
+        async with health.reporting() as reporting:
+            assert reporting is not None
+            measuring.set()
+            await reporting.measure()
+
+    async with world.database.transaction() as blocking:
+        await blocking.execute("lock table deliveries in access exclusive mode")
+        reporter = asyncio.create_task(report())
+        async with asyncio.timeout(10):
+            await measuring.wait()
+        reporter.cancel()
+        await asyncio.wait([reporter], timeout=10)
+    assert reporter.cancelled()
+    async with other.reporting() as reporting:
+        assert reporting is not None
+
+
+async def test_a_reporter_whose_connection_is_lost_says_so_and_another_takes_over(
+    world: World, health: Health, other: Health
+) -> None:
+    async def report_while_the_connection_is_cut() -> None:
+        async with health.reporting() as reporting:
+            assert reporting is not None
+            await world.sql("select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory'")
+            await reporting.measure()
+
+    with pytest.raises(StoreUnavailable):
+        await report_while_the_connection_is_cut()
+    async with other.reporting() as reporting:
+        assert reporting is not None
+
+
+async def partitions(world: World, parent: str) -> int:
+    children = "select count(*) from pg_inherits where inhparent = $1::text::regclass"
+    return int(await world.value(children, parent))
+
+
+async def drop_days(world: World) -> None:
+    """Drop every day's partition, as if the maintainer had not run for long."""
+    await world.sql("""
+        do $$ declare child regclass; begin
+            for child in select inhrelid::regclass from pg_inherits
+                         where inhparent in ('journal'::regclass, 'delivery_attempts'::regclass)
+                           and inhrelid::regclass::text not like '%default' loop
+                execute format('drop table %s', child);
+            end loop;
+        end $$""")
+
+
+async def test_a_migrated_database_has_its_days_ahead(world: World, health: Health) -> None:
+    """Yesterday, today, fourteen days ahead, and one for what falls between."""
+    assert await partitions(world, "journal") == await partitions(world, "delivery_attempts") == 17
+    assert await health.ensure_partitions(14) == 0
+
+
+async def test_missing_days_are_made_and_a_second_time_there_is_nothing_to_make(world: World, health: Health) -> None:
+    await drop_days(world)
+    assert await health.ensure_partitions(3) == 10
+    assert await health.ensure_partitions(3) == 0
+    assert await health.ensure_partitions(5) == 4
+    assert await partitions(world, "journal") == 8
+
+
+async def test_many_that_make_the_days_at_once_make_each_once(world: World, health: Health, other: Health) -> None:
+    await drop_days(world)
+    async with asyncio.timeout(30):
+        made = await asyncio.gather(*(each.ensure_partitions(2) for each in (health, other, health, other)))
+    assert sum(made) == 8
+
+
+async def test_what_fell_into_the_default_partition_moves_into_its_day(world: World, health: Health) -> None:
+    await drop_days(world)
+    (receipt,) = await world.owe(1, await world.add_endpoint())
+    await world.append(event(receipt=new_id(unix_ms=1_000_000_000_000)))
+    claimed = await world.claim_one()
+    await world.record(attempt(claimed))
+    assert [await world.rows_in(f"{parent}_default") for parent in ("journal", "delivery_attempts")] == [2, 1]
+    await health.ensure_partitions(2)
+    assert [await world.rows_in(f"{parent}_default") for parent in ("journal", "delivery_attempts")] == [1, 0]
+    view = await world.receipts.get(TENANT, receipt)
+    assert view is not None
+    assert len(await world.receipts.attempts(view.deliveries[0])) == 1
+
+
+async def test_a_day_is_made_while_appends_go_on(world: World, health: Health) -> None:
+    await drop_days(world)
+    lane = await world.add_endpoint()
+    done = asyncio.Event()
+
+    async def append() -> int:
+        appended = 0
+        while not done.is_set():
+            try:
+                await world.owe(3, lane)
+            except StoreBusy:  # nothing was written, and the gateway tries again
+                continue
+            appended += 3
+        return appended
+
+    async with asyncio.timeout(60):
+        appenders = [asyncio.create_task(append()) for _ in range(3)]
+        await health.ensure_partitions(2)
+        done.set()
+        appended = sum(await asyncio.gather(*appenders))
+    assert await world.rows_in("journal") == appended
+    assert await world.rows_in("journal_default") == 0
+
+
+async def test_making_days_gives_up_where_a_lock_is_not_to_be_had(world: World, health: Health) -> None:
+    """Everyone else would queue up behind that wait."""
+    await drop_days(world)
+    async with world.database.transaction() as connection:
+        await connection.execute("select count(*) from journal_default")
+        async with asyncio.timeout(20):
+            with pytest.raises(StoreBusy):
+                await health.ensure_partitions(2)
+    assert await health.ensure_partitions(2) == 8
