@@ -86,8 +86,8 @@ schema: setup  ## write src/relay/store/schema.sql anew from the migrations
 	@$(BIN)/python -m tests.store.schema_dump
 
 .PHONY: soak
-soak: setup  ## many processes append, claim and record for a minute; a test does the same for fifteen seconds
-	@RELAY_TEST_SOAK_SECONDS=60 $(BIN)/python -m pytest -q tests/store/test_soak.py
+soak: setup  ## many processes append, claim and record for a minute; a test does the same for a few seconds
+	@RELAY_TEST_SOAK_SECONDS=60 $(BIN)/python -m pytest -q -s tests/store/test_soak.py
 
 .PHONY: bench
 bench: setup  ## drain a backlog beside its two floors: deliveries/s and CPU per delivery

@@ -6,7 +6,6 @@ Owns nothing but its loop; `test_soak` starts several of them and counts what ca
 
 from __future__ import annotations
 
-import asyncio
 import random
 import sys
 import time
