@@ -12,7 +12,7 @@ import pytest
 
 from relay.store.database import Database
 from relay.store.journal import Appended, AppendResult, Journal
-from tests.store.world import KEY_SECONDS, World, event, named, new_id
+from tests.store.world import KEY_SECONDS, World, event, named, new_id, only
 
 RESULTS = AppendResult
 
@@ -190,25 +190,8 @@ async def test_a_key_that_was_found_taken_cannot_be_pruned_before_its_answer_is_
     await world.append(event(key=named("k")))
     versions = await world.versions()
     async with world.database.transaction() as connection:
-        one = Database(_OneConnection(connection))  # type: ignore[arg-type] # a pool of just this transaction
-        replay = Journal(one, key_retention_seconds=KEY_SECONDS)
+        replay = Journal(only(connection), key_retention_seconds=KEY_SECONDS)
         assert results(await replay.append(versions, [event(key=named("k"))])) == [RESULTS.REPLAYED]
         with pytest.raises(asyncpg.LockNotAvailableError):
             async with world.database._pool.acquire() as pruner:
                 await pruner.execute("set local lock_timeout = '50ms'; delete from idempotency_keys")
-
-
-class _OneConnection:
-    """A pool that lends the connection it was given."""
-
-    def __init__(self, connection: object) -> None:
-        self._connection = connection
-
-    def acquire(self, **_: float) -> _OneConnection:
-        return self
-
-    async def __aenter__(self) -> object:
-        return self._connection
-
-    async def __aexit__(self, *_: object) -> None:
-        return None

@@ -69,4 +69,3 @@ async def test_processes_that_append_claim_and_record_at_once_lose_nothing(world
     assert await world.sql(unproved) == []
     assert await world.rows_in("idempotency_keys") <= SHARED_KEYS * len(TENANTS)
     attempts = await world.rows_in("delivery_attempts")
-    print(f"{appended} events, {attempts} attempts in {SECONDS:.0f} s")  # noqa: T201 # what `make soak` is read for

@@ -24,7 +24,7 @@ from relay.domain.envelope import Envelope
 from relay.domain.outcome import OutcomeClass
 from relay.domain.secret import Secret
 from relay.domain.sending import Phases
-from relay.store.database import Database
+from relay.store.database import Connection, Database
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.journal import Addition, Appended, IdempotencyKey, Journal, Versions
 from relay.store.queue import FIRST_LANE, Claim, Queue, Recorded
@@ -230,3 +230,24 @@ def lanes_of(claimed: Iterable[ClaimedDelivery]) -> dict[UUID, int]:
     for delivery in claimed:
         counted[delivery.endpoint_id] = counted.get(delivery.endpoint_id, 0) + 1
     return counted
+
+
+def only(connection: Connection) -> Database:
+    """A database that works on just this connection, inside whatever transaction it is in."""
+    return Database(_Lender(connection))  # type: ignore[arg-type] # of a pool, lending is all that is used
+
+
+@dataclass(frozen=True, slots=True)
+class _Lender:
+    """Lends the connection that it was given."""
+
+    connection: Connection
+
+    def acquire(self, **_: float) -> _Lender:
+        return self
+
+    async def __aenter__(self) -> Connection:
+        return self.connection
+
+    async def __aexit__(self, *_: object) -> None:
+        return None

@@ -28,12 +28,12 @@ update versions set rules = rules + 1;
 
 -- name: get_endpoint
 -- parameters: tenant, id
--- index: endpoints_pkey
+-- index: endpoints_page
 select e.* from endpoints e where e.tenant = $1 and e.id = $2 and e.removed_at is null;
 
 -- name: lock_endpoint
 -- parameters: tenant, id
--- index: endpoints_pkey
+-- index: endpoints_page
 select e.* from endpoints e where e.tenant = $1 and e.id = $2 and e.removed_at is null for no key update;
 
 -- name: list_endpoints
@@ -47,7 +47,7 @@ order by e.id desc limit $3;
 -- name: update_endpoint
 -- parameters: tenant, id, name, url, event_types, rate_per_second, burst, max_in_flight, timeout_seconds, retry, ack,
 --             signature, headers
--- index: endpoints_pkey
+-- index: endpoints_page
 update endpoints e
 set name = $3, url = $4, event_types = $5, rate_per_second = $6, burst = $7, max_in_flight = $8, timeout_seconds = $9,
     retry = $10::text::jsonb, ack = $11::text::ack_mode, signature = $12::text::signature_profile,
@@ -57,7 +57,7 @@ returning e.*;
 
 -- name: set_endpoint_status
 -- parameters: tenant, id, status, reason
--- index: endpoints_pkey
+-- index: endpoints_page
 update endpoints e
 set status = $3::text::endpoint_status, status_reason = $4, revision = e.revision + 1, updated_at = now()
 where e.tenant = $1 and e.id = $2 and e.removed_at is null
@@ -65,7 +65,7 @@ returning e.*;
 
 -- name: rotate_secret
 -- parameters: tenant, id, new secret id, overlap seconds
--- index: endpoints_pkey
+-- index: endpoints_page
 -- The secret in force becomes the previous one; one that was previous already is dropped.
 update endpoints e
 set secret_id = $3, previous_secret_id = e.secret_id,
@@ -75,7 +75,7 @@ returning e.*;
 
 -- name: remove_endpoint
 -- parameters: tenant, id
--- index: endpoints_pkey
+-- index: endpoints_page
 update endpoints e
 set removed_at = now(), revision = e.revision + 1, updated_at = now()
 where e.tenant = $1 and e.id = $2 and e.removed_at is null

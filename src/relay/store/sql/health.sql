@@ -38,9 +38,15 @@ select (select count(*) from deliveries where status = 'pending')
 -- name: measure_queue
 -- parameters:
 -- index: deliveries_pending, deliveries_leased, deliveries_dead
--- For the gauges. The oldest age looks at pending deliveries of open lanes only: what is held is not late.
-select (select count(*) from deliveries where status = 'pending') as pending,
-       (select count(*) from deliveries where status = 'in_flight') as in_flight,
+-- For the gauges. The oldest age looks at pending deliveries of open lanes only: what is held is not late. One status at
+-- a time, since `in ('pending', 'in_flight')` would match neither index and read everything that was ever delivered.
+with pending as (
+    select count(*) as deliveries, min(d.id::text collate "C") as oldest from deliveries d where d.status = 'pending'
+), in_flight as (
+    select count(*) as deliveries, min(d.id::text collate "C") as oldest from deliveries d where d.status = 'in_flight'
+)
+select p.deliveries as pending,
+       f.deliveries as in_flight,
        (select count(*) from deliveries where status = 'dead') as dead,
        (select extract(epoch from now() - min(first.due_at))
         from endpoints e
@@ -49,9 +55,10 @@ select (select count(*) from deliveries where status = 'pending') as pending,
                             where d.status = 'pending' and d.endpoint_id = e.id order by d.due_at limit 1) first
         where e.status = 'active' and e.removed_at is null)::double precision as oldest_age,
        -- a delivery id starts with the milliseconds at which its event was received
-       (select extract(epoch from now()) - ('x' || left(replace(min(o.id::text), '-', ''), 12))::bit(48)::bigint / 1000.0
-        from deliveries o where o.status in ('pending', 'in_flight'))::double precision as oldest_owed_age,
-       (select count(*) from delivery_attempts_default) as default_partition_rows;
+       (extract(epoch from now()) - ('x' || left(replace(least(p.oldest, f.oldest), '-', ''), 12))::bit(48)::bigint
+                                    / 1000.0)::double precision as oldest_owed_age,
+       (select count(*) from delivery_attempts_default) as default_partition_rows
+from pending p cross join in_flight f;
 
 -- name: dead_by_consumer
 -- parameters:

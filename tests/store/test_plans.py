@@ -1,0 +1,220 @@
+"""Plans: what the statements count on is what PostgreSQL uses, at a size at which it matters.
+
+A hundred thousand deliveries lie in two thousand lanes, half of them in one that is paused. Plans are asked for as a
+session has them that planned while everything was still empty: generic, cached, and never made anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+import pytest
+
+from relay.store import statements
+from relay.store.database import _SESSION, Connection
+from relay.store.queue import FIRST_LANE
+from relay.store.statements import Statement
+from tests.store import bulk
+from tests.store.world import World, attempt, event, named, new_id, only
+from tests.support.database import Server
+
+ROWS = 100_000
+LANES = 2_000
+BIG = ("deliveries", "journal", "receipts", "delivery_attempts", "idempotency_keys")
+DATABASE = "relay_plans"
+
+# What an insert counts on is a constraint, which no plan shows; nor does a plan of a call show what the function does.
+UNIQUE_ONLY = {"insert_endpoint", "insert_secret"}
+CALLS = {"append_events", "record_outcomes", "ensure_partitions"}
+# Small by nature (one row per process, one row in all, all of it is wanted): whether an index is used does not matter.
+WHOLE_TABLES = {"bump_rules", "load_snapshot", "report_heartbeat", "forget_heartbeats", "last_heartbeat"}
+
+# With these, only the partitions of one day are left when a plan begins to run; with null, there would be none.
+SAMPLES = {
+    "journal day": "(now() at time zone 'UTC')::date",
+    "journal_day date": "(now() at time zone 'UTC')::date",
+    "not before": "now() - interval '1 hour'",
+}
+
+EXPLAINED = [
+    each for each in statements.load().values() if each.indexes and each.name not in UNIQUE_ONLY | CALLS | WHOLE_TABLES
+]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a plan does: which indexes it uses, and which tables it reads from end to end."""
+
+    indexes: set[str] = field(default_factory=set)
+    read_whole: set[str] = field(default_factory=set)
+
+    def add(self, node: dict[str, Any]) -> Plan:
+        """Take a node of a plan in, with everything below it."""
+        if "Index Name" in node:
+            self.indexes.add(parent(node["Index Name"]))
+        if node["Node Type"] == "Seq Scan":
+            self.read_whole.add(parent(node["Relation Name"]))
+        for below in node.get("Plans", ()):
+            self.add(below)
+        return self
+
+
+def parent(name: str) -> str:
+    """The name of the partitioned table or index that a day's belongs to; what is meant to be empty keeps its own."""
+    return re.sub(r"^(journal|delivery_attempts)_(?:[0-9]{8}|default(?=_))", r"\1", name)
+
+
+async def prepare(connection: Connection, statement: Statement) -> None:
+    """Prepare a statement under its name and have it planned, generic, on what is there now."""
+    await connection.execute(f"prepare {statement.name} as {statement.text}")
+    await explain(connection, statement)
+
+
+async def explain(connection: Connection, statement: Statement) -> Plan:
+    """The plan that the session has for a prepared statement."""
+    values = ", ".join(SAMPLES.get(each, "null") for each in statement.parameters)
+    call = f"{statement.name}({values})" if values else statement.name
+    answer = await connection.fetchval(f"explain (format json) execute {call}")
+    return Plan().add(json.loads(answer)[0]["Plan"])
+
+
+@pytest.fixture(scope="module")
+def plans_dsn(database_server: Server) -> Iterator[str]:
+    """A database of its own for this module: migrated, and filled by the first test that needs it full."""
+    asyncio.run(database_server.run(f"drop database if exists {DATABASE} with (force)"))
+    asyncio.run(database_server.run(f"create database {DATABASE} template relay_template"))
+    yield database_server.dsn(DATABASE)
+    asyncio.run(database_server.run(f"drop database if exists {DATABASE} with (force)"))
+
+
+async def session(dsn: str) -> asyncpg.Connection:
+    """A session as the store has them, planning as if for ever."""
+    settings = {**_SESSION, "plan_cache_mode": "force_generic_plan"}
+    return await asyncpg.connect(dsn, server_settings=settings)
+
+
+async def fill(connection: Connection) -> None:
+    """A hundred thousand deliveries, half of them of one paused endpoint. Nothing is analyzed."""
+    lanes = await bulk.add_lanes(connection, LANES)
+    await bulk.owe(connection, ROWS, lanes, last_lanes_share=0.5)
+    await connection.execute("update endpoints set status = 'paused' where id = $1", lanes[-1])
+    await connection.execute(
+        "update deliveries set status = 'in_flight', lease_token = id, lease_until = now()"
+        " where id in (select id from deliveries limit 2000)"
+    )
+    await connection.execute(
+        "update deliveries set status = 'dead', dead_reason = 'exhausted', dead_at = now()"
+        " where id in (select id from deliveries where status = 'pending' limit 2000)"
+    )
+
+
+async def plans_of(connection: Connection) -> dict[str, Plan]:
+    """The plan of each statement, as this session has it."""
+    return {each.name: await explain(connection, each) for each in EXPLAINED}
+
+
+@pytest.fixture(scope="module")
+def plans(plans_dsn: str) -> dict[str, dict[str, Plan]]:
+    """The plans made on empty tables, the same after the statistics came in, and those of a new session."""
+
+    async def collect() -> dict[str, dict[str, Plan]]:
+        early = await session(plans_dsn)
+        for statement in EXPLAINED:
+            await prepare(early, statement)
+        filler = await session(plans_dsn)
+        await fill(filler)
+        found = {"planned on empty tables": await plans_of(early)}
+        await bulk.analyze(filler)
+        found["planned anew"] = await plans_of(early)
+        late = await session(plans_dsn)
+        for statement in EXPLAINED:
+            await prepare(late, statement)
+        found["planned on full tables"] = await plans_of(late)
+        for each in (early, filler, late):
+            await each.close()
+        return found
+
+    return asyncio.run(collect())
+
+
+moments = pytest.mark.parametrize("moment", ["planned on empty tables", "planned anew", "planned on full tables"])
+
+
+@moments
+@pytest.mark.parametrize("statement", EXPLAINED, ids=lambda each: each.name)
+def test_a_statement_uses_the_indexes_that_it_names(
+    plans: dict[str, dict[str, Plan]], moment: str, statement: Statement
+) -> None:
+    assert set(statement.indexes) <= plans[moment][statement.name].indexes
+
+
+@moments
+@pytest.mark.parametrize("statement", EXPLAINED, ids=lambda each: each.name)
+def test_no_statement_reads_a_big_table_from_end_to_end(
+    plans: dict[str, dict[str, Plan]], moment: str, statement: Statement
+) -> None:
+    assert plans[moment][statement.name].read_whole.isdisjoint(BIG)
+
+
+@pytest.fixture
+async def watched(plans: dict[str, dict[str, Plan]], plans_dsn: str) -> AsyncIterator[tuple[World, list[str]]]:
+    """A world over the full database whose session tells each plan that it executes, inside functions too."""
+    connection = await session(plans_dsn)
+    told: list[str] = []
+    await connection.execute("load 'auto_explain'; set client_min_messages = notice")
+    for setting in ("log_min_duration = 0", "log_nested_statements = on", "log_level = notice", "log_format = json"):
+        await connection.execute(f"set auto_explain.{setting}")
+    connection.add_log_listener(lambda _, message: told.append(str(message)))
+    yield World.over(only(connection)), told
+    await connection.close()
+
+
+def executed(told: list[str]) -> Plan:
+    """Everything that the plans told of do."""
+    plan = Plan()
+    for message in told:
+        if "plan:" in message:
+            plan.add(json.loads(message.split("plan:", 1)[1])["Plan"])
+    return plan
+
+
+async def test_an_append_finds_everything_by_index(watched: tuple[World, list[str]]) -> None:
+    world, told = watched
+    group = [event(to=(new_id(), new_id()), key=named(f"k{number}")) for number in range(20)]
+    await world.append(*group)
+    told.clear()
+    await world.append(*group)
+    plan = executed(told)
+    assert {"idempotency_keys_pkey", "journal_pkey"} <= plan.indexes
+    assert plan.read_whole.isdisjoint(BIG)
+
+
+async def test_a_record_finds_everything_by_index(watched: tuple[World, list[str]]) -> None:
+    world, told = watched
+    claimed = (await world.claim(batch=50)).deliveries
+    assert len(claimed) == 50
+    told.clear()
+    await world.record(*(attempt(each) for each in claimed))
+    plan = executed(told)
+    assert {"deliveries_pkey", "receipts_pkey"} <= plan.indexes
+    assert plan.read_whole.isdisjoint(BIG)
+
+
+async def test_a_claim_touches_few_rows_however_many_a_closed_lane_holds(watched: tuple[World, list[str]]) -> None:
+    """Fifty thousand rows lie in a closed lane; the claim may not even look at them."""
+    world, _ = watched
+    async with world.database.connection() as connection, connection.transaction():
+        await connection.execute("select pg_stat_force_next_flush()")
+        answer = await connection.fetchval(
+            f"explain (analyze, buffers, format json) {statements.text('claim_due')}",
+            FIRST_LANE, 300, new_id(), 60.0, [], [],
+        )  # fmt: skip # the arguments of one call
+    top = json.loads(answer)[0]["Plan"]
+    assert top["Actual Rows"] == 300
+    assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 300 * 40
