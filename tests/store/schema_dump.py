@@ -26,6 +26,7 @@ _HEAD = """\
 
 """
 _DAY = re.compile(r"\b(?:journal|delivery_attempts)_[0-9]{8}(?![0-9])")
+_NAMED_NOT_NULL = re.compile(r"\bCONSTRAINT \w+_not_null NOT NULL\b")
 _NOISE = ("set ", "select pg_catalog.", "\\restrict", "\\unrestrict", "--")
 _LIMIT_SECONDS = 60.0
 
@@ -48,7 +49,7 @@ def dump(dsn: str) -> str:
 def normal(text: str) -> str:
     """A dump without what depends on the version, the owner and the date."""
     lines = [line for line in text.splitlines() if not line.lower().startswith(_NOISE)]
-    statements = re.split(r"\n{2,}", "\n".join(lines).strip("\n"))
+    statements = re.split(r"\n{2,}", _NAMED_NOT_NULL.sub("NOT NULL", "\n".join(lines)).strip("\n"))
     kept = [each for each in statements if each and not _DAY.search(each) and " SCHEMA public" not in each]
     return _HEAD + "\n\n".join(kept) + "\n"
 

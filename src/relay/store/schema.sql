@@ -315,12 +315,12 @@ CREATE TABLE public.delivery_attempts (
 PARTITION BY RANGE (at);
 
 CREATE TABLE public.delivery_attempts_default (
-    delivery_id uuid CONSTRAINT delivery_attempts_delivery_id_not_null NOT NULL,
-    at timestamp with time zone CONSTRAINT delivery_attempts_at_not_null NOT NULL,
-    lease_token uuid CONSTRAINT delivery_attempts_lease_token_not_null NOT NULL,
-    attempt integer CONSTRAINT delivery_attempts_attempt_not_null NOT NULL,
-    generation integer CONSTRAINT delivery_attempts_generation_not_null NOT NULL,
-    outcome_class public.outcome_class CONSTRAINT delivery_attempts_outcome_class_not_null NOT NULL,
+    delivery_id uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    lease_token uuid NOT NULL,
+    attempt integer NOT NULL,
+    generation integer NOT NULL,
+    outcome_class public.outcome_class NOT NULL,
     reason text,
     deferred_for_ms integer,
     status_code smallint,
@@ -427,24 +427,24 @@ CREATE TABLE public.journal (
 PARTITION BY RANGE (day);
 
 CREATE TABLE public.journal_default (
-    day date CONSTRAINT journal_day_not_null NOT NULL,
-    receipt_id uuid CONSTRAINT journal_receipt_id_not_null NOT NULL,
-    partition smallint CONSTRAINT journal_partition_not_null NOT NULL,
-    number bigint CONSTRAINT journal_number_not_null NOT NULL,
-    tenant text CONSTRAINT journal_tenant_not_null NOT NULL,
-    source text CONSTRAINT journal_source_not_null NOT NULL,
-    event_id text CONSTRAINT journal_event_id_not_null NOT NULL,
-    type text CONSTRAINT journal_type_not_null NOT NULL,
+    day date NOT NULL,
+    receipt_id uuid NOT NULL,
+    partition smallint NOT NULL,
+    number bigint NOT NULL,
+    tenant text NOT NULL,
+    source text NOT NULL,
+    event_id text NOT NULL,
+    type text NOT NULL,
     schema text,
-    received_at timestamp with time zone CONSTRAINT journal_received_at_not_null NOT NULL,
-    content_type text CONSTRAINT journal_content_type_not_null NOT NULL,
-    payload bytea CONSTRAINT journal_payload_not_null NOT NULL,
-    payload_sha256 bytea CONSTRAINT journal_payload_sha256_not_null NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    content_type text NOT NULL,
+    payload bytea NOT NULL,
+    payload_sha256 bytea NOT NULL,
     forwarded jsonb,
-    hops smallint CONSTRAINT journal_hops_not_null NOT NULL,
-    checked_us integer CONSTRAINT journal_checked_us_not_null NOT NULL,
-    assigned_us integer CONSTRAINT journal_assigned_us_not_null NOT NULL,
-    committed_at timestamp with time zone DEFAULT clock_timestamp() CONSTRAINT journal_committed_at_not_null NOT NULL
+    hops smallint NOT NULL,
+    checked_us integer NOT NULL,
+    assigned_us integer NOT NULL,
+    committed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 CREATE TABLE public.journal_heads (
