@@ -360,6 +360,30 @@ async def test_recorders_with_the_same_receipts_in_other_orders_do_not_deadlock(
     assert await world.statuses() == {"delivered": 1_200}
 
 
+async def record_again(dsn: str, attempts: list[AttemptRecord]) -> Counter[UUID]:
+    """Record what others record too, in an order of its own."""
+    attempts = random.sample(attempts, len(attempts))
+    database = await Database.connect(dsn, name="recorder", size=1)
+    world, closed = World.over(database), Counter[UUID]()
+    try:
+        for place in range(0, len(attempts), 100):
+            closed.update((await world.record(*attempts[place : place + 100])).closed.keys())
+    finally:
+        await database.close()
+    return closed
+
+
+async def test_recorders_of_the_same_attempts_in_other_orders_do_not_deadlock(world: World, database_dsn: str) -> None:
+    """A batch that is repeated after a lost connection meets itself, still under way."""
+    receipts = await world.owe(400, *await world.add_endpoints(2))
+    attempts = [attempt(each) for each in (await world.claim(batch=800)).deliveries]
+    async with asyncio.timeout(60):
+        closed = await asyncio.gather(*(record_again(database_dsn, attempts) for _ in range(6)))
+    assert sum(closed, Counter[UUID]()) == Counter(receipts)
+    assert await world.value("select deadlocks from pg_stat_database where datname = current_database()") == 0
+    assert await world.rows_in("delivery_attempts") == 800
+
+
 async def hold_often(dsn: str, lanes: list[UUID], rounds: int) -> None:
     """Hold and disable lanes in batches whose order has nothing to do with the ids."""
     database = await Database.connect(dsn, name="holder", size=1)
