@@ -384,6 +384,20 @@ async def test_recorders_of_the_same_attempts_in_other_orders_do_not_deadlock(wo
     assert await world.rows_in("delivery_attempts") == 800
 
 
+async def test_recorders_of_the_same_lost_attempts_in_other_orders_do_not_deadlock(
+    world: World, database_dsn: str
+) -> None:
+    """No delivery bears their tokens any more, so nothing but the attempts themselves keeps the recorders in order."""
+    await world.owe(400, *await world.add_endpoints(2))
+    attempts = [attempt(each) for each in (await world.claim(batch=800, lease=-1.0)).deliveries]
+    assert await world.queue.reap(batch=1_000) == 800
+    async with asyncio.timeout(60):
+        closed = await asyncio.gather(*(record_again(database_dsn, attempts) for _ in range(6)))
+    assert sum(closed, Counter[UUID]()) == Counter()
+    assert await world.value("select deadlocks from pg_stat_database where datname = current_database()") == 0
+    assert await world.rows_in("delivery_attempts") == 800
+
+
 async def hold_often(dsn: str, lanes: list[UUID], rounds: int) -> None:
     """Hold and disable lanes in batches whose order has nothing to do with the ids."""
     database = await Database.connect(dsn, name="holder", size=1)

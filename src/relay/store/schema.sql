@@ -238,6 +238,7 @@ begin
                 o_display_url)
         as o (delivery, claimed_at, token, attempt, generation, class, reason, status_code, error_class, snippet,
               wait_ms, connect_ms, send_ms, first_byte_ms, total_ms, display_url)
+    order by o.delivery, o.token
     on conflict do nothing;
 
     if acked_receipts is not null then

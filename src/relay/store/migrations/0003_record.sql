@@ -3,7 +3,7 @@
 --
 -- Fenced: a delivery moves only if it still bears the token of the claim that the attempt belongs to. The attempt is
 -- kept in any case, under a key that includes the claim, so recording twice changes nothing. Lock order: deliveries in
--- id order, then receipts in id order. Answers one row per attempt, in no order: whether it moved its delivery, and
+-- id order, then attempts in key order, then receipts in id order. Answers one row per attempt, in no order: whether it moved its delivery, and
 -- for the attempt that closed its receipt, the outcome.
 create function record_outcomes(
     o_delivery uuid[], o_token uuid[], o_receipt uuid[], o_claimed_at timestamptz[], o_attempt integer[],
@@ -56,6 +56,7 @@ begin
                 o_display_url)
         as o (delivery, claimed_at, token, attempt, generation, class, reason, status_code, error_class, snippet,
               wait_ms, connect_ms, send_ms, first_byte_ms, total_ms, display_url)
+    order by o.delivery, o.token
     on conflict do nothing;
 
     if acked_receipts is not null then
