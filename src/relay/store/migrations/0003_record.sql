@@ -3,8 +3,8 @@
 --
 -- Fenced: a delivery moves only if it still bears the token of the claim that the attempt belongs to. The attempt is
 -- kept in any case, under a key that includes the claim, so recording twice changes nothing. Lock order: deliveries in
--- id order, then attempts in key order, then receipts in id order. Answers one row per attempt, in no order: whether it moved its delivery, and
--- for the attempt that closed its receipt, the outcome.
+-- id order, then attempts in key order, then receipts in id order. Answers one row per attempt, in no order: whether it
+-- moved its delivery, and the outcome of its receipt if that was closed by this batch.
 create function record_outcomes(
     o_delivery uuid[], o_token uuid[], o_receipt uuid[], o_claimed_at timestamptz[], o_attempt integer[],
     o_generation integer[], o_class text[], o_move text[], o_delay double precision[], o_dead_reason text[],
