@@ -66,6 +66,48 @@ async def test_a_kept_connection_that_is_reset_on_its_next_request_costs_no_atte
     assert [each.body for each in server.requests] == [b"first", b"second"]
 
 
+async def test_any_number_of_dead_kept_connections_costs_no_attempt() -> None:
+    """libcurl by itself gives up after five of them."""
+    many = 30
+    go = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        if peer.number < many:
+            peer.server.wait_until(lambda: len(peer.server.requests) >= many)
+            peer.send(OK)
+            go.wait(10)
+            return
+        peer.send(OK)
+        peer.wait_for_close()
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            await here.send_all(*[request(server.url()) for _ in range(many)])
+            assert server.connections == many
+            go.set()
+            server.wait_until(lambda: server.ended == many)
+            facts = await here.send_all(*[request(server.url()) for _ in range(3)])
+    assert [(each.status_code, each.error_class) for each in facts] == [(200, None)] * 3
+    assert len(server.requests) == many + 3
+
+
+async def test_what_dies_on_a_kept_and_on_a_new_connection_is_a_failure() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        if peer.number == 0:
+            peer.send(OK)
+            peer.read_request()
+        peer.reset()
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            assert (await here.post(server.url())).status_code == 200
+            facts = await here.post(server.url())
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.RESET)
+    assert server.connections == 2
+
+
 async def test_a_new_connection_that_is_reset_is_a_failure() -> None:
     def script(peer: Peer) -> None:
         peer.read_request()
@@ -114,12 +156,13 @@ async def test_stray_bytes_after_a_response_close_the_connection() -> None:
 
 
 async def test_stray_bytes_that_come_later_close_the_connection() -> None:
-    strayed = threading.Event()
+    taken, strayed = threading.Event(), threading.Event()
 
     def script(peer: Peer) -> None:
         peer.read_request()
         peer.send(OK)
         if peer.number == 0:
+            taken.wait(5)
             peer.send(b"HTTP/1.1 418 Stray\r\nContent-Length: 0\r\n\r\n")
             strayed.set()
         assert peer.wait_for_close() == b""
@@ -127,6 +170,7 @@ async def test_stray_bytes_that_come_later_close_the_connection() -> None:
     with ScriptedServer(script) as server:
         async with sending() as here:
             assert (await here.post(server.url())).status_code == 200
+            taken.set()
             assert strayed.wait(5)
             assert (await here.post(server.url())).status_code == 200
     assert server.connections == 2

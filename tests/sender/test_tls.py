@@ -6,6 +6,7 @@ import struct
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,28 @@ async def test_connections_over_tls_are_kept(authority: Authority, trusting: Sen
     assert server.connections == 1
 
 
+async def test_stray_bytes_over_tls_answer_no_other_request(authority: Authority, trusting: SendLimits) -> None:
+    taken, strayed = threading.Event(), threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(OK)
+        if peer.number == 0:
+            taken.wait(5)
+            peer.send(b"HTTP/1.1 418 Stray\r\nContent-Length: 0\r\n\r\n")
+            strayed.set()
+        peer.wait_for_close()
+
+    context = authority.issue(A_NAME).context()
+    with ScriptedServer(script, tls=context) as server, ScriptedDns(everything_is_here) as dns:
+        async with sending(limits=trusting, dns=dns.address) as here:
+            assert (await here.post(server.url(host=A_NAME))).status_code == 200
+            taken.set()
+            assert strayed.wait(5)
+            assert (await here.post(server.url(host=A_NAME))).status_code == 200
+    assert server.connections == 2
+
+
 async def test_a_peer_that_ends_tls_without_saying_so_leaves_the_status(
     authority: Authority, trusting: SendLimits
 ) -> None:
@@ -171,13 +194,13 @@ def _measure(loop: asyncio.AbstractEventLoop, last: float, gaps: list[float], st
         loop.call_soon(_measure, loop, now, gaps, stop)
 
 
-FRAME_DATA, FRAME_HEADERS, FRAME_SETTINGS = 0, 1, 4
+FRAME_DATA, FRAME_HEADERS, FRAME_SETTINGS, FRAME_PING = 0, 1, 4, 6
 ACK = END_STREAM = 1
 END_HEADERS = 4
 
 
-def speak_http2(peer: Peer) -> None:
-    """Answer each stream with 204 once it ended; header compression is not even looked at."""
+def speak_http2(peer: Peer, pinged: threading.Event) -> None:
+    """Answer each stream with 204 once it ended; header compression is not even looked at. Ping after the first."""
     file = peer.socket.makefile("rb")
     assert file.read(24) == b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     peer.send(_frame(FRAME_SETTINGS, 0, 0, b""))
@@ -189,6 +212,10 @@ def speak_http2(peer: Peer) -> None:
         if kind in (FRAME_DATA, FRAME_HEADERS) and flags & END_STREAM:
             # 0x89 is ":status: 204" in the static table (RFC 7541, appendix A)
             peer.send(_frame(FRAME_HEADERS, END_HEADERS | END_STREAM, stream, b"\x89"))
+            if not pinged.is_set():
+                peer.pause(0.05)
+                peer.send(_frame(FRAME_PING, 0, 0, b"8 bytes."))
+                pinged.set()
     file.close()
 
 
@@ -199,10 +226,15 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 async def test_http2_is_spoken_where_it_is_offered_and_shares_a_connection(
     authority: Authority, trusting: SendLimits
 ) -> None:
+    pinged = threading.Event()
     context = authority.issue(A_NAME).context(protocols=("h2", "http/1.1"))
-    with ScriptedServer(speak_http2, tls=context) as server, ScriptedDns(everything_is_here) as dns:
+    with (
+        ScriptedServer(partial(speak_http2, pinged=pinged), tls=context) as server,
+        ScriptedDns(everything_is_here) as dns,
+    ):
         async with sending(limits=trusting, dns=dns.address) as here:
             assert (await here.post(server.url(host=A_NAME))).status_code == 204
+            pinged.wait(5)  # what comes on an idle connection is no reason to leave it here
             facts = await here.send_all(*[request(server.url(host=A_NAME), b"x" * 100) for _ in range(30)])
     assert {(each.status_code, each.error_class) for each in facts} == {(204, None)}
     assert server.connections == 1

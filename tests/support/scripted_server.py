@@ -120,7 +120,8 @@ class ScriptedServer:
     """A listening server; use it as a context manager.
 
     `tls` wraps each connection; `receive_buffer` is its SO_RCVBUF, set before a connection is made so that it bounds
-    the window. `requests` and `connections` say what arrived so far, `faults` what a script did not expect.
+    the window. `requests` and `connections` say what arrived so far, `ended` how many scripts ran out, `faults` what a
+    script did not expect.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class ScriptedServer:
         self.stopping = threading.Event()
         self.requests: list[Received] = []
         self.connections = 0
+        self.ended = 0
         self.faults: list[BaseException] = []
         self._threads: list[threading.Thread] = []
         self._sockets: list[socket.socket] = []
@@ -220,4 +222,6 @@ class ScriptedServer:
             self.faults.append(fault)
         finally:
             sock.close()
-            self.note()
+            with self.changed:
+                self.ended += 1
+                self.changed.notify_all()

@@ -100,6 +100,11 @@ CONNECT_CLASSES: dict[int, ErrorClass] = {
 }
 """What the system's error says about a connection that could not be made."""
 
+OF_THE_CONNECTION = frozenset(
+    {pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR, pycurl.E_GOT_NOTHING, pycurl.E_FTP_WEIRD_SERVER_REPLY}
+)
+"""Codes that on a kept connection tell of the connection: it died, or something strayed in before the answer."""
+
 URL_REASONS = frozenset(
     {
         RefusalReason.MALFORMED,

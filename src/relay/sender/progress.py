@@ -1,4 +1,4 @@
-"""Whether a transfer still moves: the bytes of its connection, in both directions.
+"""A transfer's connection, seen past libcurl: whether bytes still move, and how to spoil it.
 
 Owns the counting for the silence timeout. libcurl's own low-speed timer is not used: it has a grain of a second, fires
 two seconds late and takes a slow drip for silence. Here any byte counts, a request that a slow reader takes in as well:
@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pycurl
+
+MOST_READS, READ_BYTES = 16, 65536
+"""How much of what strayed in is read away; a peer that sends more gets its connection reset."""
 
 _BYTES_ACKED = slice(120, 128)
 _BYTES_RECEIVED = slice(128, 136)
@@ -33,6 +36,19 @@ def borrowed(fd: int) -> Iterator[socket.socket]:
         yield connection
     finally:
         connection.detach()
+
+
+def spoil(fd: int) -> None:
+    """Make a kept connection unusable: what comes, or came, on it cannot be told from an answer to the next request.
+
+    libcurl has no call for it. It notices at its first write, and takes another connection.
+    """
+    with borrowed(fd) as connection, suppress(OSError):
+        for _ in range(MOST_READS):
+            if not connection.recv(READ_BYTES, socket.MSG_DONTWAIT):
+                break
+    with borrowed(fd) as connection, suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def shared(fds: Iterable[int]) -> set[int]:

@@ -201,6 +201,11 @@ class HttpSender(Generic[Token]):
         now = self._clock()
         for curl, code, text in finished:
             transfer = self._live[curl]
+            if code and transfer.died_with_its_connection(code):
+                self._try_again(transfer, now)
+                continue
+            if transfer.is_new_connection:
+                self._wire.note(progress.socket_of(curl), multiplexed=transfer.is_multiplexed)
             try:
                 facts = transfer.facts(code, text, now)
             except Exception as fault:  # noqa: BLE001 - one transfer's bug must not keep the others' facts
@@ -210,6 +215,17 @@ class HttpSender(Generic[Token]):
         if self._queue:
             self._launch_queued(now)
 
+    def _try_again(self, transfer: Transfer[Token], now: float) -> None:
+        """Repeat, once and at once, what a dead kept connection spoiled. It keeps its place."""
+        self._wire.drop(transfer.curl)
+        transfer.renew(now)
+        self._wire.add(transfer.curl)
+        self._loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        if self._open or self._live:
+            self._wire.run()
+
     def _launch_queued(self, now: float) -> None:
         """Give the places that became free to those that waited longest."""
         self._sweep_queue(now)
@@ -217,7 +233,7 @@ class HttpSender(Generic[Token]):
             if self._on_wire >= self._limits.connections:
                 break
             self._proceed(self._queue.popleft(), now)
-        self._loop.call_soon(self._wire.run)
+        self._loop.call_soon(self._run)
 
     def _end(self, transfer: Transfer[Token], facts: SendFacts) -> None:
         if transfer.on_wire_at is not None:

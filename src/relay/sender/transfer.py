@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -60,6 +59,7 @@ class Transfer(Generic[Token]):
         "_body_seen",
         "_connect_ms",
         "_dialled",
+        "_fresh",
         "_head",
         "_local_trouble",
         "_pin",
@@ -90,7 +90,7 @@ class Transfer(Generic[Token]):
         self._body_seen = 0
         self._pin: Pin | None = None
         self._connect_ms = self._total_ms = -1
-        self._dialled = False
+        self._dialled = self._fresh = False
         self._refusal: Refusal | None = None
         self._local_trouble = ""
         self.submitted_at = self.moved_at = 0.0
@@ -121,13 +121,39 @@ class Transfer(Generic[Token]):
             curl.setopt(pycurl.RESOLVE, pin.resolve)
             self._pin = pin
         curl.setopt(pycurl.POSTFIELDS, request.body)
-        self._set_times(now - self.submitted_at)
+        spent = now - self.submitted_at
+        self._set_times(spent, spent)
+
+    def died_with_its_connection(self, code: int) -> bool:
+        """Whether a kept connection failed before the answer began, so that it says nothing about the endpoint.
+
+        libcurl takes the next kept connection by itself, but gives up after five, and all may be dead.
+        """
+        return code in failure.OF_THE_CONNECTION and not (self._dialled or self._head or self._fresh)
+
+    def renew(self, now: float) -> None:
+        """Make ready for one more try, on a connection of its own, within what is left of the total time."""
+        self._fresh = True
+        self.curl.setopt(pycurl.FRESH_CONNECT, 1)
+        self._reset()
+        self._set_times(now - self.submitted_at, 0.0)
+
+    @property
+    def is_new_connection(self) -> bool:
+        """Whether the transfer opened its connection."""
+        return self._dialled
+
+    @property
+    def is_multiplexed(self) -> bool:
+        """Whether the transfer, which ended, spoke HTTP/2."""
+        version: int = self.curl.getinfo(pycurl.INFO_HTTP_VERSION)
+        return version == pycurl.CURL_HTTP_VERSION_2_0
 
     def facts(self, code: int, text: str, now: float) -> SendFacts:
         """What came of it, by libcurl's error code (0 for none) and text."""
         if not code:
-            if response.has_two_lengths(self._head):
-                self._shut_down()
+            if response.has_two_lengths(self._head) and (fd := progress.socket_of(self.curl)) >= 0:
+                progress.spoil(fd)
             return self._answered(None, "", now)
         if code == pycurl.E_WRITE_ERROR and self._body_seen > self._setting.limits.response_cap_bytes:
             return self._answered(None, "the response is longer than the cap; the rest was not read", now)
@@ -144,14 +170,20 @@ class Transfer(Generic[Token]):
         """Forget the request."""
         if len(self.request.body) > SMALL_BODY:
             self.curl.setopt(pycurl.POSTFIELDS, b"")
+        if self._fresh:
+            self._fresh = False
+            self.curl.setopt(pycurl.FRESH_CONNECT, 0)
         del self.token, self.request, self.route
+        self._reset()
+        self.on_wire_at = None
+
+    def _reset(self) -> None:
         self._head.clear()
         self._snippet = b""
         self._body_seen = 0
         self._dialled = False
         self._refusal = None
         self._local_trouble = ""
-        self.on_wire_at = None
         self.moved = -1
 
     # -- options ------------------------------------------------------------------------------------------------------
@@ -195,10 +227,10 @@ class Transfer(Generic[Token]):
         curl.setopt(pycurl.WRITEFUNCTION, self._take_body)
         curl.setopt(pycurl.OPENSOCKETFUNCTION, self._open)
 
-    def _set_times(self, spent: float) -> None:
-        """What is left of the request's times after `spent` seconds; set anew only where it differs."""
+    def _set_times(self, spent: float, spent_connecting: float) -> None:
+        """What is left of the request's times after so many seconds; set anew only where it differs."""
         total = max(1, int((self.request.timeout_seconds - spent) * 1000))
-        connect = max(1, int((self._setting.limits.connect_seconds - spent) * 1000))
+        connect = max(1, int((self._setting.limits.connect_seconds - spent_connecting) * 1000))
         if total != self._total_ms:
             self.curl.setopt(pycurl.TIMEOUT_MS, total)
             self._total_ms = total
@@ -299,13 +331,3 @@ class Transfer(Generic[Token]):
         if error is ErrorClass.TOTAL_TIMEOUT and self.had_to_wait:
             return ErrorClass.LOCAL, "part of the time went by while no connection was free"
         return error, failure.sentence(text)
-
-    def _shut_down(self) -> None:
-        """Make the kept connection unusable: what else comes on it cannot be told from an answer to the next request.
-
-        libcurl has no call for it, but looks whether a connection is still open before it uses it again.
-        """
-        fd = progress.socket_of(self.curl)
-        if fd >= 0:
-            with progress.borrowed(fd) as connection, suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)

@@ -18,6 +18,8 @@ from contextlib import suppress
 
 import pycurl
 
+from relay.sender.progress import spoil
+
 EVENTS_PER_WAKE_UP = 512
 BUSY_SECONDS = 0.005
 """How long one wake-up may go on. epoll is level-triggered, so what is left is reported at the next one."""
@@ -65,6 +67,7 @@ class Wire:
         self._on_fault = on_fault
         self._watched: dict[int, int] = {}
         self._idle: set[int] = set()
+        self._multiplexed: set[int] = set()
         self._due_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -93,9 +96,17 @@ class Wire:
 
     def run(self) -> None:
         """Begin what was added and do what is due."""
+        self._sift()
         self._act(pycurl.SOCKET_TIMEOUT, 0)
         self._collect()
         self._arm()
+
+    def note(self, fd: int, *, multiplexed: bool) -> None:
+        """Learn of a new connection whether it speaks HTTP/2, where bytes may come at any time."""
+        if multiplexed:
+            self._multiplexed.add(fd)
+        else:
+            self._multiplexed.discard(fd)
 
     def watch_again(self, fd: int) -> None:
         """Bring a socket's registration in line with what libcurl asked for, in case one was ever lost."""
@@ -126,11 +137,11 @@ class Wire:
 
     def _pump(self) -> None:
         until = self._clock() + BUSY_SECONDS
-        idle = self._idle
-        for fd, events in self._epoll.poll(0, EVENTS_PER_WAKE_UP):
-            if fd in idle:
-                self._forget(fd)  # closed by its peer, or talking out of turn: libcurl sees that before it is used
-                continue
+        ready = self._epoll.poll(0, EVENTS_PER_WAKE_UP)
+        self._distrust_idle(ready)
+        for fd, events in ready:
+            if fd in self._idle:
+                continue  # since a moment ago; if there is more, it is reported again
             self._act(fd, ACTIONS[events & 31])
             if self._clock() > until:
                 break
@@ -139,6 +150,27 @@ class Wire:
             self._act(pycurl.SOCKET_TIMEOUT, 0)
         self._collect()
         self._arm()
+
+    def _sift(self) -> None:
+        """Look at the idle connections before any of them may be used again.
+
+        libcurl does so once a second at most, and would take bytes that strayed in for the next request's answer.
+        """
+        if self._idle:
+            self._distrust_idle(self._epoll.poll(0, len(self._watched)))
+
+    def _distrust_idle(self, ready: list[tuple[int, int]]) -> None:
+        """Of the sockets that epoll just reported, see that the idle ones are not used again: their peer closed them,
+        or talks out of turn.
+
+        Nothing may come between the report and this, since a number stands for a socket of ours only as long as libcurl
+        had no chance to close it.
+        """
+        for fd, _ in ready:
+            if fd in self._idle:
+                self._forget(fd)
+                if fd not in self._multiplexed:
+                    spoil(fd)
 
     def _act(self, fd: int, action: int) -> None:
         try:
