@@ -120,6 +120,7 @@ def _sender(settings: Settings, world: Ambient, deliver: Deliver) -> HttpSender[
         connect_seconds=settings.connect_timeout_secs,
         silence_seconds=settings.read_timeout_secs,
         response_cap_bytes=settings.response_cap_bytes,
+        connections=settings.global_concurrency,
     )
     return HttpSender(policy=policy_of(settings), limits=limits, clock=world.monotonic, deliver=deliver)
 

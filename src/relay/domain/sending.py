@@ -64,7 +64,8 @@ class SendFacts:
     """What came of one attempt.
 
     `status_code` is set as soon as a status line and headers were in, even if the body was cut short afterwards (then
-    `error_class` tells why as well). `headers` are the response's, names in lower case, in order; `snippet` is the
+    `error_class` tells why as well). `headers` are the response's, names in lower case, in order,
+    and left empty for a 2xx, where nobody needs them; `snippet` is the
     stored head of the body as raw bytes (at most 4 KiB); `detail` is a line for people, free of credentials.
     """
 
