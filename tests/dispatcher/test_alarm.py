@@ -50,3 +50,12 @@ async def test_an_expected_time_that_has_passed_ends_one_wait_only() -> None:
 async def test_a_wait_ends_at_its_limit() -> None:
     async with asyncio.timeout(5):
         await Alarm(time.monotonic).wait(0.01)
+
+
+async def test_an_expected_time_ends_a_wait_that_is_under_way() -> None:
+    alarm = Alarm(time.monotonic)
+    waiting = asyncio.create_task(alarm.wait(60))
+    await asyncio.wait([waiting], timeout=0.02)
+    alarm.expect(0.01)
+    async with asyncio.timeout(5):
+        await waiting

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+from uuid import UUID
 
 import pytest
 
-from relay.dispatcher import ClaimTuning
+from relay.dispatcher import ClaimTuning, Directory
 from relay.dispatcher.launcher import Launcher
 from relay.domain.delivery import DeliveryStatus
 from relay.domain.outcome import HandBackReason
@@ -14,6 +16,7 @@ from relay.domain.receipt import ReceiptOutcome
 from relay.domain.telemetry import (
     AttemptsRecorded,
     DeliveriesHandedBack,
+    Happening,
     InFlightChanged,
     LeasesLost,
     LeasesReaped,
@@ -21,9 +24,11 @@ from relay.domain.telemetry import (
     ProcessStopped,
     ReceiptsClosed,
 )
+from relay.store.faults import StoreUnavailable
 from relay.store.queue import FIRST_LANE
 from relay.store.vault import Vault, new_key
-from tests.support.dispatching import TUNING, House
+from relay.transports import http
+from tests.support.dispatching import TENANT, TUNING, House
 from tests.support.receiver import Receiver
 
 
@@ -173,3 +178,69 @@ async def test_a_fresh_event_wakes_an_idle_dispatcher_long_before_its_poll(house
         await house.until(lambda: len(house.heard(ReceiptsClosed)) == 1)
         await house.event(endpoint)
         await house.until(lambda: len(house.heard(ReceiptsClosed)) == 2)
+
+
+async def test_a_request_that_cannot_be_made_goes_back_and_the_others_leave(
+    house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = http.build
+    broken: list[UUID] = []
+
+    def buggy(claimed: Any, *rest: Any, **named: Any) -> Any:
+        if not broken:
+            broken.append(claimed.id)
+            raise RuntimeError("a bug")
+        return build(claimed, *rest, **named)
+
+    monkeypatch.setattr("relay.dispatcher.launcher.http.build", buggy)
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching():
+        await house.events(10, endpoint)
+        await house.until(lambda: sum(each.count for each in house.heard(ReceiptsClosed)) == 9)
+        await house.until(lambda: bool(house.heard(DeliveriesHandedBack)))
+    assert [str(crash.error) for crash in house.heard(LoopCrashed)] == ["a bug"]
+    assert house.heard(ProcessStopped)[0].abandoned == 0
+    waiting = await house.receipts.delivery(TENANT, broken[0])
+    assert waiting is not None
+    assert (waiting.status, waiting.attempts) == (DeliveryStatus.PENDING, 0)
+
+
+async def test_leases_of_a_claim_whose_addresses_could_not_be_read_are_handed_back(
+    house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = Directory.addresses
+    failed: list[int] = []
+
+    async def once(self: Directory, claimed: Any) -> Any:
+        if not failed:
+            failed.append(len(claimed))
+            raise StoreUnavailable("away for a moment")
+        return await addresses(self, claimed)
+
+    monkeypatch.setattr(Directory, "addresses", once)
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching():
+        receipts = await house.events(5, endpoint)
+        await house.until(lambda: sum(each.count for each in house.heard(ReceiptsClosed)) == 5)
+    assert [each.count for each in house.heard(DeliveriesHandedBack)] == failed
+    assert {(await house.delivery(receipt)).attempts for receipt in receipts} == {1}
+
+
+async def test_a_listener_that_fails_does_not_make_the_recorder_write_again(house: House, receiver: Receiver) -> None:
+    hear = house.ear.__call__
+    failing = [True]
+
+    def deaf(happening: Happening) -> None:
+        if isinstance(happening, AttemptsRecorded) and failing:
+            failing.clear()
+            raise RuntimeError("a listener's bug")
+        hear(happening)
+
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching(emit=deaf):
+        first = await house.event(endpoint)
+        await house.until(lambda: bool(house.heard(LoopCrashed)))
+        await house.event(endpoint)
+        await house.until(lambda: bool(house.heard(ReceiptsClosed)))
+    assert house.heard(LeasesLost) == []
+    assert (await house.receipt(first)).outcome is ReceiptOutcome.DELIVERED

@@ -7,7 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from relay.dispatcher.supervisor import FIRST_RESTART_SECONDS, LONGEST_RESTART_SECONDS, STEADY_SECONDS, supervise
+from relay.dispatcher.supervisor import (
+    FIRST_RESTART_SECONDS,
+    LONGEST_RESTART_SECONDS,
+    STEADY_SECONDS,
+    LoopEnded,
+    supervise,
+)
 from relay.domain.telemetry import Loop, LoopCrashed, LoopStopped
 from tests.support.world import Ear, real_ambient
 
@@ -93,3 +99,22 @@ async def test_a_loop_that_swallows_a_cancellation_is_cancelled_again() -> None:
     async with asyncio.timeout(10):
         await asyncio.wait([task])
     assert swallowed == 2
+
+
+async def test_a_loop_that_returns_is_told_of_and_started_again() -> None:
+    ear, again = Ear(), asyncio.Event()
+    runs = 0
+
+    async def body() -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 2:
+            again.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(supervise({Loop.REAPER: body}, ambient=real_ambient(), emit=ear))
+    async with asyncio.timeout(5):
+        await again.wait()
+    assert [type(crash.error) for crash in ear.of(LoopCrashed)] == [LoopEnded]
+    task.cancel()
+    await asyncio.wait([task])

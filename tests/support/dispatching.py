@@ -17,13 +17,12 @@ import asyncpg
 
 from relay.dispatcher import ClaimTuning, Directory, Dispatcher, Flight, Stores, Tuning
 from relay.domain import ids
-from relay.domain.ambient import Ambient
 from relay.domain.backoff import DEFAULT
 from relay.domain.egress import EgressPolicy
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.envelope import Envelope
 from relay.domain.secret import Secret
-from relay.domain.telemetry import Happening
+from relay.domain.telemetry import Happening, Listener
 from relay.sender import HttpSender, SendLimits
 from relay.store.database import Database
 from relay.store.endpoints import Destinations, Endpoints
@@ -110,12 +109,12 @@ class House:
 
     @asynccontextmanager
     async def dispatching(
-        self, tuning: Tuning = TUNING, *, policy: EgressPolicy = OPEN, ambient: Ambient | None = None
+        self, tuning: Tuning = TUNING, *, policy: EgressPolicy = OPEN, emit: Listener | None = None
     ) -> AsyncIterator[Running]:
         """A dispatcher that runs inside the block and is stopped in order at its end, if it is not stopped before."""
         claims = await Database.connect(self.dsn, name="claims", size=1, lazy_commits=True)
         records = await Database.connect(self.dsn, name="records", size=3)
-        world = ambient or real_ambient()
+        world = real_ambient()
         stop = asyncio.Event()
         destinations = Destinations(records, self.vault, default_retry=RETRY)
         dispatcher = Dispatcher(
@@ -125,7 +124,7 @@ class House:
             make_sender=partial(_sender, policy),
             tuning=tuning,
             ambient=world,
-            emit=self.ear,
+            emit=emit or self.ear,
         )
         task = asyncio.create_task(dispatcher.run(stop))
         try:

@@ -6,6 +6,7 @@ Owns the waiting. Invariant: a ring between two waits is not lost, and a wait en
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 
@@ -14,33 +15,38 @@ class Alarm:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._rung = asyncio.Event()
+        self._rung = False
         self._expected: float | None = None
+        self._news = asyncio.Event()
 
     def ring(self) -> None:
         """End the wait that is under way, or the next one at once."""
-        self._rung.set()
+        self._rung = True
+        self._news.set()
 
     def expect(self, seconds: float) -> None:
-        """Ring in so many seconds."""
+        """Ring in so many seconds; a wait that is under way ends then, too."""
         at = self._monotonic() + seconds
         if self._expected is None or at < self._expected:
             self._expected = at
+            self._news.set()
 
     def reset(self) -> None:
         """Forget the rings so far: what they were about is being looked at now."""
-        self._rung.clear()
+        self._rung = False
 
     async def wait(self, limit: float) -> None:
         """Return when it rings, at an expected time, or after `limit` seconds."""
-        wait = limit
-        if self._expected is not None:
-            wait = min(limit, self._expected - self._monotonic())
-        if wait > 0:
-            try:
-                async with asyncio.timeout(wait):
-                    await self._rung.wait()
-            except TimeoutError:
-                pass
+        deadline = self._monotonic() + limit
+        while not self._rung and (left := self._until(deadline)) > 0:
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._news.wait()
         if self._expected is not None and self._expected <= self._monotonic():
             self._expected = None
+
+    def _until(self, deadline: float) -> float:
+        """Seconds until the deadline or the expected time, whichever is first."""
+        first = deadline if self._expected is None else min(deadline, self._expected)
+        return first - self._monotonic()

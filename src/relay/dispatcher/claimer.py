@@ -7,15 +7,18 @@ an idle dispatcher asks once per poll.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.dispatcher.alarm import Alarm
 from relay.dispatcher.directory import Address, Directory
 from relay.dispatcher.flights import Flight
-from relay.dispatcher.launcher import Launcher
+from relay.dispatcher.launcher import LOCAL_DELAY_SECONDS, Launcher
 from relay.dispatcher.recorder import Recorder
 from relay.domain import ids
 from relay.domain.ambient import Ambient
+from relay.domain.delivery import ClaimedDelivery
 from relay.domain.outcome import HandBackReason
 from relay.domain.telemetry import DeliveriesClaimed, Listener, Loop, LoopSucceeded, PermitsAwaited
 from relay.store.queue import FIRST_LANE, Claim, Queue
@@ -70,7 +73,7 @@ class Claimer:
             await self._await_room()
             self._alarm.reset()
             asked_at = self._ambient.monotonic()
-            claim = await self._claim()
+            claim = await self._asked()
             self._after = claim.resume_after
             if claim.deliveries:
                 await self._board(claim, asked_at)
@@ -92,12 +95,26 @@ class Claimer:
         self._empty_rounds = 0
         return True
 
+    async def _asked(self) -> Claim:
+        """Ask for a claim. A stop lets it finish and hands back what it took: nobody else knows of those leases."""
+        asking = asyncio.ensure_future(self._claim())
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            self._give_up((await asking).deliveries, HandBackReason.DRAINING, 0.0)
+            raise
+
+    def _give_up(self, deliveries: Sequence[ClaimedDelivery], reason: HandBackReason, delay_seconds: float) -> None:
+        leases = [(delivery.id, delivery.lease_token) for delivery in deliveries]
+        if leases:
+            self._recorder.hand_back(leases, reason, delay_seconds)
+
     async def _claim(self) -> Claim:
         ambient = self._ambient
         token = ids.uuid7(int(ambient.now().timestamp() * 1000), ambient.entropy(ids.ENTROPY_BYTES))
         return await self._queue.claim_due(
             after=self._after,
-            batch=min(self._tuning.batch, self._flights.room),
+            batch=max(1, min(self._tuning.batch, self._room)),
             token=token,
             lease_seconds=self._tuning.lease_seconds,
             busy=self._flights.busy,
@@ -106,7 +123,14 @@ class Claimer:
     async def _board(self, claim: Claim, asked_at: float) -> None:
         claimed_at = self._ambient.monotonic()
         self._emit(DeliveriesClaimed(len(claim.deliveries), _lanes(claim), claimed_at - asked_at))
-        addresses = await self._directory.addresses(claim.deliveries)
+        try:
+            addresses = await self._directory.addresses(claim.deliveries)
+        except asyncio.CancelledError:
+            self._give_up(claim.deliveries, HandBackReason.DRAINING, 0.0)
+            raise
+        except Exception:
+            self._give_up(claim.deliveries, HandBackReason.LOCAL, LOCAL_DELAY_SECONDS)
+            raise
         flights, unusable = [], []
         for delivery in claim.deliveries:
             address = addresses[delivery.endpoint_id]
@@ -132,12 +156,17 @@ class Claimer:
         if left > 0:
             await self._ambient.sleep(left)
 
+    @property
+    def _room(self) -> int:
+        """How many more may be claimed: outcomes that wait to be written count as if they were still under way."""
+        return self._flights.room - self._recorder.unwritten
+
     async def _await_room(self) -> None:
         wanted = max(1, self._tuning.batch // 2)
-        if self._flights.room >= wanted:
+        if self._room >= wanted:
             return
         began = self._ambient.monotonic()
-        while self._flights.room < wanted:
+        while self._room < wanted:
             self._alarm.reset()
             await self._alarm.wait(self._tuning.poll_seconds)
         self._emit(PermitsAwaited(self._ambient.monotonic() - began))

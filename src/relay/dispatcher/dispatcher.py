@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from relay.dispatcher.alarm import Alarm
@@ -106,19 +107,27 @@ class Dispatcher:
         self._idle = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set, then finish what is under way, hand the rest back, and return."""
+        """Work until `stop` is set, then finish what is under way, hand the rest back, and return.
+
+        Raises what ended the supervision of the loops, should a bug do that: a process without loops must not live on.
+        """
         await self._sender.start()
         background = asyncio.create_task(self._supervised(self._background))
         claiming = asyncio.create_task(self._supervised({Loop.CLAIMER: self._claimer.run, Loop.WAKEUPS: self._listen}))
+        stopping = asyncio.create_task(stop.wait())
         self._emit(ProcessStarted(Process.DISPATCHER, ""))
         try:
-            await stop.wait()
+            await asyncio.wait({stopping, background, claiming}, return_when=asyncio.FIRST_COMPLETED)
             self._emit(ProcessDraining(Process.DISPATCHER))
         finally:
+            await _ended(stopping)
             await _ended(claiming)
             abandoned = await self._drain()
             await _ended(background)
             self._emit(ProcessStopped(Process.DISPATCHER, abandoned))
+        for task in (claiming, background):
+            if not task.cancelled():
+                task.result()
 
     def _landed(self, landings: Sequence[Landing]) -> None:
         self._launcher.landed(landings)
@@ -170,7 +179,7 @@ class Dispatcher:
         }
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _ended(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait([task])
 

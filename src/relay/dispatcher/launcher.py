@@ -29,6 +29,12 @@ from relay.domain.trace import TRACE_ENTROPY_BYTES
 from relay.sender import HttpSender
 from relay.transports import http
 
+LOCAL_DELAY_SECONDS = 1.0
+"""How long a delivery waits that this machine could not send."""
+
+ABORTED_DELAY_SECONDS = 30.0
+"""How long a delivery waits whose request could not be made: a bug does not go away within a second."""
+
 Landing = tuple[Flight, SendFacts]
 
 
@@ -61,26 +67,51 @@ class Launcher:
         ready = self.flights.ready()
         if not ready:
             return
-        now = self._ambient.monotonic()
         timestamp = int(self._ambient.now().timestamp())
         entropy = self._ambient.entropy(TRACE_ENTROPY_BYTES * len(ready))
         requests: list[tuple[Flight, OutboundRequest]] = []
         for place, flight in enumerate(ready):
-            if self._grounded(flight, now):
-                continue
-            self.flights.launch(flight, now)
             drawn = entropy[place * TRACE_ENTROPY_BYTES : (place + 1) * TRACE_ENTROPY_BYTES]
-            requests.append(
-                (flight, http.build(flight.claimed, flight.address.ready, timestamp=timestamp, entropy=drawn))
-            )
+            try:
+                request = self._request(flight, timestamp, drawn)
+            except Exception as fault:  # noqa: BLE001 - one flight's bug must not keep the others on the ground
+                self._abort(flight, fault)
+                continue
+            if request is not None:
+                requests.append((flight, request))
         if requests:
-            self.sender.submit(requests)
+            self._submit(requests)
             self._emit(InFlightChanged(self.flights.launched))
+
+    def _request(self, flight: Flight, timestamp: int, entropy: bytes) -> OutboundRequest | None:
+        """The request of a flight that is launched with it; None for one that must not be sent."""
+        now = self._ambient.monotonic()
+        if self._grounded(flight, now):
+            return None
+        request = http.build(flight.claimed, flight.address.ready, timestamp=timestamp, entropy=entropy)
+        self.flights.launch(flight, now)
+        return request
+
+    def _submit(self, requests: list[tuple[Flight, OutboundRequest]]) -> None:
+        assert self.sender is not None, "the sender is set before anything is claimed"
+        try:
+            self.sender.submit(requests)
+        except Exception as fault:  # noqa: BLE001 - permits are returned whatever happens to their flights
+            for flight, _ in requests:
+                self._abort(flight, fault)
+
+    def _abort(self, flight: Flight, fault: Exception) -> None:
+        """Give up on a flight that a bug has stopped: its permits and its lease go back, and the bug is told."""
+        self.flights.land(flight)
+        self._recorder.hand_back([flight.lease], HandBackReason.LOCAL, ABORTED_DELAY_SECONDS)
+        self._emit(LoopCrashed(Loop.CLAIMER, fault, 0.0))
 
     def landed(self, landings: Sequence[Landing]) -> None:
         """Judge what came back, pass it on to be recorded, and launch what waited for the permits."""
         now = self._ambient.now()
         for flight, facts in landings:
+            if flight.landed:
+                continue
             self.flights.land(flight)
             try:
                 self._judge(flight, facts, now)
@@ -106,10 +137,10 @@ class Launcher:
         if isinstance(judgement.verdict, HandBack):
             self._recorder.hand_back([flight.lease], judgement.verdict.reason, LOCAL_DELAY_SECONDS)
             return
+        self._recorder.add(flight, facts, judgement, wait_ms=(flight.launched_at - flight.claimed_at) * 1000)
         lane = judgement.lane
         if lane is not None and (lane.disable or lane.hold_seconds):
             self.flights.shut(claimed.endpoint_id)
-        self._recorder.add(flight, facts, judgement, wait_ms=(flight.launched_at - flight.claimed_at) * 1000)
 
     def _grounded(self, flight: Flight, now: float) -> bool:
         """Deal with a flight that must not be sent; answers whether it was one."""
@@ -135,7 +166,3 @@ class Launcher:
             OutcomeClass.PERMANENT, OutcomeReason.REJECTED, Bury(dead_reason, OutcomeReason.REJECTED), None
         )
         self._recorder.add(flight, SendFacts(detail=detail, phases=Phases()), judgement, wait_ms=0.0)
-
-
-LOCAL_DELAY_SECONDS = 1.0
-"""How long a delivery waits that this machine could not send."""

@@ -146,33 +146,40 @@ class Recorder:
         batch = self._outcomes[:BATCH]
         if not batch:
             return
+        pressed = len(self._outcomes) >= SMALL
         try:
-            await self._write(batch)
+            await self._write(batch, batch)
         except StoreRefused:
-            batch = batch[:1]
             await self._write_alone(batch[0])
-        del self._outcomes[: len(batch)]
+        if pressed:
+            # the claimer counts what is unwritten against its room
+            self._alarm.ring()
 
     async def _write_alone(self, outcome: Outcome) -> None:
         """The database refused a batch: find the culprit by writing one by one, a refused one without its texts."""
         try:
-            await self._write([outcome])
+            await self._write([outcome], [outcome])
         except StoreRefused:
             bare = replace(outcome.record, snippet="", reason=None, status_code=None)
             try:
-                await self._write([replace(outcome, record=bare)])
+                await self._write([replace(outcome, record=bare)], [outcome])
             except StoreRefused:
                 # the reaper returns the delivery to its lane; the crash tells of it
-                self._outcomes.remove(outcome)
+                self._drop([outcome])
                 raise
 
-    async def _write(self, batch: list[Outcome]) -> None:
+    async def _write(self, batch: list[Outcome], taken: list[Outcome]) -> None:
+        """Write a batch, drop what it was taken from, then tell: a listener's bug must not repeat what is written."""
         began = self._ambient.monotonic()
         holds = _holds(batch)
         recorded = await self._queue.record([outcome.record for outcome in batch], holds)
-        for hold in holds:
-            self._flights.reopen(hold.endpoint_id)
+        self._drop(taken)
         self._tell(batch, recorded, holds, self._ambient.monotonic() - began)
+
+    def _drop(self, taken: list[Outcome]) -> None:
+        del self._outcomes[: len(taken)]
+        for hold in _holds(taken):
+            self._flights.reopen(hold.endpoint_id)
 
     def _tell(self, batch: list[Outcome], recorded: Recorded, holds: list[LaneHold], seconds: float) -> None:
         emit = self._emit

@@ -20,6 +20,11 @@ STEADY_SECONDS = 30.0
 
 CANCEL_AGAIN_SECONDS = 0.5
 
+
+class LoopEnded(Exception):
+    """A loop returned instead of running on."""
+
+
 Body = Callable[[], Awaitable[None]]
 
 
@@ -49,14 +54,20 @@ async def _keep(loop: Loop, body: Body, ambient: Ambient, emit: Listener) -> Non
     try:
         while True:
             began = ambient.monotonic()
-            try:
-                await body()
-                return
-            except Exception as fault:  # noqa: BLE001 - a crash of any kind is what a supervisor is for
-                if ambient.monotonic() - began >= STEADY_SECONDS:
-                    wait = FIRST_RESTART_SECONDS
-                emit(LoopCrashed(loop, fault, wait))
+            fault = await _fault_of(loop, body)
+            if ambient.monotonic() - began >= STEADY_SECONDS:
+                wait = FIRST_RESTART_SECONDS
+            emit(LoopCrashed(loop, fault, wait))
             await ambient.sleep(wait)
             wait = min(wait * 2, LONGEST_RESTART_SECONDS)
     finally:
         emit(LoopStopped(loop))
+
+
+async def _fault_of(loop: Loop, body: Body) -> Exception:
+    """Run the loop until it fails, and answer how."""
+    try:
+        await body()
+    except Exception as fault:  # noqa: BLE001 - a crash of any kind is what a supervisor is for
+        return fault
+    return LoopEnded(f"the {loop} returned, which no loop does by itself")
