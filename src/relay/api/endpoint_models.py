@@ -111,11 +111,9 @@ class EndpointNew(BaseModel):
     event_types: Patterns = Field(["*"], description="Types, `invoice.*` for all below, `*` for every type.")
     rate_per_second: Rate = Field(
         10.0,
-        description="Sustained requests per second over all dispatchers together. Kept, but not enforced in this version.",
+        description="Sustained requests per second over all dispatchers together. Kept, but not enforced yet.",
     )
-    burst: Burst = Field(
-        20, description="Requests that may go at once after a pause. Kept, but not enforced in this version."
-    )
+    burst: Burst = Field(20, description="Requests that may go at once after a pause. Kept, but not enforced yet.")
     max_in_flight: InFlight | None = Field(None, description="Requests under way at once, per dispatcher process.")
     retry: RetryRule | None = Field(None, description="When to try again; null for the installation's rule.")
     ack: AckMode = Field(AckMode.RESPONSE, description="Only `response` is available in this version.")
