@@ -131,14 +131,34 @@ class HttpSender(Generic[Token]):
     # -- one request's way --------------------------------------------------------------------------------------------
 
     def _take(self, token: Token, request: OutboundRequest, now: float) -> None:
+        try:
+            transfer = self._begun(token, request, now)
+        except Exception as fault:  # noqa: BLE001 - one request's bug must not keep the others from leaving
+            self._on_fault("a request could not be begun", fault)
+            self._finish(token, SendFacts(error_class=ErrorClass.LOCAL, detail="the request could not be begun"))
+            return
+        if transfer is not None:
+            self._guarded(transfer, self._proceed, now)
+
+    def _begun(self, token: Token, request: OutboundRequest, now: float) -> Transfer[Token] | None:
+        """A live transfer for the request; None for one that was refused, and so has its facts already."""
         route = self._routes.find(request.url)
         if isinstance(route, Refusal):
             self._finish(token, SendFacts(error_class=failure.refused_class(route.reason), detail=route.detail))
-            return
+            return None
         transfer = self._free.pop() if self._free else self._make_transfer()
         transfer.begin(token, request, route, now)
         self._live[transfer.curl] = transfer
-        self._proceed(transfer, now)
+        return transfer
+
+    def _guarded(self, transfer: Transfer[Token], step: Callable[[Transfer[Token], float], None], now: float) -> None:
+        """Take a step of a live transfer; a bug in it ends that transfer, and none but that one."""
+        try:
+            step(transfer, now)
+        except Exception as fault:  # noqa: BLE001 - every request comes back, whatever breaks
+            self._on_fault("a request could not go on", fault)
+            if self._live.get(transfer.curl) is transfer:
+                self._end(transfer, transfer.cut_short(ErrorClass.LOCAL, "the request could not be prepared", now))
 
     def _make_transfer(self) -> Transfer[Token]:
         transfer: Transfer[Token] = Transfer(self._setting)
@@ -162,7 +182,7 @@ class HttpSender(Generic[Token]):
         self._resolver.resolve(name, partial(self._resolved_later, transfer), left)
 
     def _resolved_later(self, transfer: Transfer[Token], answer: Answer) -> None:
-        self._resolved(transfer, answer)
+        self._guarded(transfer, lambda waiting, _: self._resolved(waiting, answer), self._clock())
         self._wire.run()
 
     def _resolved(self, transfer: Transfer[Token], answer: Answer) -> None:
@@ -188,25 +208,34 @@ class HttpSender(Generic[Token]):
         except Unsendable as fault:
             self._end(transfer, transfer.cut_short(ErrorClass.REFUSED_URL, f"the request cannot be sent: {fault}", now))
             return
-        except pycurl.error as fault:
-            self._on_fault("libcurl refused a request's options", fault)
-            self._end(transfer, transfer.cut_short(ErrorClass.LOCAL, "the request could not be prepared", now))
-            return
-        transfer.on_wire_at = transfer.moved_at = now
-        self._on_wire += 1
-        origin.on_wire += 1
+        transfer.moved_at = now
+        self._put_on_wire(transfer, now)
+
+    def _put_on_wire(self, transfer: Transfer[Token], since: float) -> None:
         self._wire.add(transfer.curl)
+        transfer.on_wire_at = since
+        self._on_wire += 1
+        transfer.route.origin.on_wire += 1
+
+    def _take_off_wire(self, transfer: Transfer[Token]) -> None:
+        """Give its place back; nothing to do for one that has none."""
+        if transfer.on_wire_at is None:
+            return
+        self._wire.drop(transfer.curl)
+        transfer.on_wire_at = None
+        self._on_wire -= 1
+        transfer.route.origin.on_wire -= 1
 
     def _collected(self, finished: list[Finished]) -> None:
         now = self._clock()
         for curl, code, text in finished:
             transfer = self._live[curl]
             if code and transfer.died_with_its_connection(code):
-                self._try_again(transfer, now)
+                self._guarded(transfer, self._try_again, now)
                 continue
-            if transfer.is_new_connection:
-                self._wire.note(progress.socket_of(curl), multiplexed=transfer.is_multiplexed)
             try:
+                if transfer.is_new_connection:
+                    self._wire.note(progress.socket_of(curl), multiplexed=transfer.is_multiplexed)
                 facts = transfer.facts(code, text, now)
             except Exception as fault:  # noqa: BLE001 - one transfer's bug must not keep the others' facts
                 self._on_fault("facts could not be made", fault)
@@ -217,9 +246,11 @@ class HttpSender(Generic[Token]):
 
     def _try_again(self, transfer: Transfer[Token], now: float) -> None:
         """Repeat, once and at once, what a dead kept connection spoiled. It keeps its place."""
-        self._wire.drop(transfer.curl)
+        since = transfer.on_wire_at
+        assert since is not None, "only a transfer that libcurl had can have died"
+        self._take_off_wire(transfer)
         transfer.renew(now)
-        self._wire.add(transfer.curl)
+        self._put_on_wire(transfer, since)
         self._loop.call_soon(self._run)
 
     def _run(self) -> None:
@@ -232,14 +263,11 @@ class HttpSender(Generic[Token]):
         for _ in range(len(self._queue)):
             if self._on_wire >= self._limits.connections:
                 break
-            self._proceed(self._queue.popleft(), now)
+            self._guarded(self._queue.popleft(), self._proceed, now)
         self._loop.call_soon(self._run)
 
     def _end(self, transfer: Transfer[Token], facts: SendFacts) -> None:
-        if transfer.on_wire_at is not None:
-            self._wire.drop(transfer.curl)
-            self._on_wire -= 1
-            transfer.route.origin.on_wire -= 1
+        self._take_off_wire(transfer)
         del self._live[transfer.curl]
         token = transfer.token
         transfer.clear()
