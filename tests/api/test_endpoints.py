@@ -11,7 +11,9 @@ import pytest
 
 from relay.api import endpoint_rules
 from relay.domain import ids
+from relay.domain.delivery import DeadReason
 from relay.domain.endpoint import Destination
+from relay.domain.telemetry import DeadLettered
 from tests.api.world import ENDPOINTS, URL, World, new_id
 
 SECRET = "whsec_" + "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"
@@ -255,6 +257,7 @@ async def test_what_a_removed_endpoint_was_owed_becomes_dead_letters(world: Worl
     assert (reply.status, reply.body) == (204, b"")
     rows = await world.sql("select status::text, dead_reason::text as reason from deliveries")
     assert {(row["status"], row["reason"]) for row in rows} == {("dead", "endpoint_removed")}
+    assert world.ear.of(DeadLettered) == [DeadLettered(endpoint["name"], DeadReason.ENDPOINT_REMOVED, 3)]
     assert (await world.get(f"{ENDPOINTS}/{endpoint['id']}")).status == 404
     assert (await world.post_event())["deliveries"] == []
 

@@ -74,13 +74,14 @@ class World:
     queue: Queue
     health: Health
     draining: Switch
+    ear: Ear
 
     @classmethod
     @asynccontextmanager
     async def over(cls, dsn: str) -> AsyncIterator[World]:
         """A process over that database."""
         database = await Database.connect(dsn, name="relay-tests", size=4)
-        vault, ambient, draining = Vault([new_key()]), real_ambient(), Switch()
+        vault, ambient, draining, ear = Vault([new_key()]), real_ambient(), Switch(), Ear()
         endpoints = Endpoints(database, vault)
         destinations = Destinations(database, vault, default_retry=DEFAULT)
         queue, health = Queue(database, database), Health(database)
@@ -92,6 +93,7 @@ class World:
                 queue=queue,
                 health=health,
                 ambient=ambient,
+                emit=ear,
                 egress=EgressPolicy(),
                 limits=EndpointLimits(in_flight=32, most_in_flight=256, most_timeout_seconds=55.0),
                 secret_overlap_seconds=3600.0,
@@ -106,13 +108,13 @@ class World:
             endpoints=endpoints,
             wakeups=WakeupSender(database),
             ambient=ambient,
-            emit=Ear(),
+            emit=ear,
             durability=Durability(1, 1),
             max_payload_bytes=MAX_BODY_BYTES,
         )
         app = by_path(gateway.routes, api)
         try:
-            yield cls(dsn, app, api, database, destinations, queue, health, draining)
+            yield cls(dsn, app, api, database, destinations, queue, health, draining, ear)
         finally:
             await gateway.drain(5.0)
             await database.close()

@@ -10,11 +10,12 @@ import pytest
 
 from relay.dispatcher import ClaimTuning, Directory
 from relay.dispatcher.launcher import Launcher
-from relay.domain.delivery import DeliveryStatus
+from relay.domain.delivery import DeadReason, DeliveryStatus
 from relay.domain.outcome import HandBackReason
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.telemetry import (
     AttemptsRecorded,
+    DeadLettered,
     DeliveriesHandedBack,
     Happening,
     InFlightChanged,
@@ -244,3 +245,13 @@ async def test_a_listener_that_fails_does_not_make_the_recorder_write_again(hous
         await house.until(lambda: bool(house.heard(ReceiptsClosed)))
     assert house.heard(LeasesLost) == []
     assert (await house.receipt(first)).outcome is ReceiptOutcome.DELIVERED
+
+
+async def test_what_a_removed_endpoint_was_owed_is_told_as_dead_letters(house: House, receiver: Receiver) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"), name="ledger")
+    await house.events(3, endpoint)
+    await house.endpoints.remove(TENANT, endpoint)
+    async with house.dispatching():
+        await house.until(lambda: bool(house.heard(DeadLettered)))
+    assert house.heard(DeadLettered) == [DeadLettered("ledger", DeadReason.ENDPOINT_REMOVED, 3)]
+    assert receiver.received() == []

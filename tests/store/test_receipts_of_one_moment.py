@@ -5,37 +5,13 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
-from relay.domain.attempt import AttemptRecord
-from relay.domain.delivery import ClaimedDelivery, DeliveryMove, DeliveryStatus
-from relay.domain.outcome import OutcomeClass
-from relay.domain.sending import Phases
+from relay.domain.delivery import DeliveryStatus
+from relay.loadtest.floors import delivered
 from relay.store.database import Database
 from relay.store.queue import FIRST_LANE
 from relay.store.receipts import ReceiptView
 from tests.support.deliveries import new_id
 from tests.support.dispatching import House
-
-
-def acked(claimed: ClaimedDelivery) -> AttemptRecord:
-    return AttemptRecord(
-        delivery_id=claimed.id,
-        lease_token=claimed.lease_token,
-        receipt_id=claimed.receipt_id,
-        endpoint_id=claimed.endpoint_id,
-        claimed_at=claimed.claimed_at,
-        attempt=claimed.attempt,
-        generation=claimed.generation,
-        outcome_class=OutcomeClass.SUCCESS,
-        move=DeliveryMove.ACK,
-        delay_seconds=0.0,
-        dead_reason=None,
-        reason=None,
-        status_code=200,
-        error_class=None,
-        snippet="",
-        phases=Phases(),
-        display_url="http://127.0.0.1/",
-    )
 
 
 def is_of_one_moment(view: ReceiptView) -> bool:
@@ -60,6 +36,6 @@ async def test_a_receipt_and_its_deliveries_are_of_one_moment(database_dsn: str,
     for receipt in receipts[: len(by_receipt)]:
         async with asyncio.timeout(10):
             reading = asyncio.create_task(read_until_closed(receipt))
-            await asyncio.gather(reading, house.queue.record([acked(by_receipt[receipt])]))
+            await asyncio.gather(reading, house.queue.record([delivered(by_receipt[receipt])]))
         views += reading.result()
     assert [view for view in views if not is_of_one_moment(view)] == []

@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 
 from relay.domain.ambient import Ambient
 from relay.domain.egress import EgressPolicy
+from relay.domain.telemetry import Listener
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
 from relay.store.queue import Queue
@@ -48,6 +49,7 @@ class ApiDeps:
     queue: Queue
     health: Health
     ambient: Ambient
+    emit: Listener
     egress: EgressPolicy
     limits: EndpointLimits
     secret_overlap_seconds: float

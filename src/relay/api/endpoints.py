@@ -28,8 +28,10 @@ from relay.api.endpoint_rules import check_profile, read_change, read_new, read_
 from relay.api.json_route import JsonRoute
 from relay.api.requests import Cursor, Limit, new_id, no_such, only_parameters, read_id
 from relay.domain import ids
+from relay.domain.delivery import DeadReason
 from relay.domain.endpoint import Destination, Endpoint, EndpointState
 from relay.domain.signing import SECRET_ENTROPY_BYTES, new_secret
+from relay.domain.telemetry import DeadLettered, Listener
 from relay.store.endpoints import NEWEST
 from relay.store.faults import NameTaken, StoreUnavailable
 from relay.store.queue import Queue
@@ -128,7 +130,7 @@ async def remove_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -
     """Remove an endpoint. What it is still owed becomes dead letters, `endpoint_removed`."""
     if not await deps.endpoints.remove(tenant, endpoint_id):
         raise no_such("endpoint")
-    return Response(status_code=204, background=BackgroundTask(_bury_removed, deps.queue))
+    return Response(status_code=204, background=BackgroundTask(_bury_removed, deps.queue, deps.emit))
 
 
 @router.post("/{id}/pause", responses=_UNKNOWN)
@@ -163,11 +165,12 @@ async def rotate_secret(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> 
     )
 
 
-async def _bury_removed(queue: Queue) -> None:
+async def _bury_removed(queue: Queue, emit: Listener) -> None:
     """Until nothing is left to bury: each round takes some rows away for good, and an empty one ends it."""
     try:
-        while await queue.bury_removed(batch=_BURIED_AT_ONCE):
-            pass
+        while buried := await queue.bury_removed(batch=_BURIED_AT_ONCE):
+            for consumer, count in buried.items():
+                emit(DeadLettered(consumer, DeadReason.ENDPOINT_REMOVED, count))
     except StoreUnavailable as fault:
         logger.warning("deliveries of a removed endpoint are left for the dispatcher to bury: %s", fault)
 

@@ -73,7 +73,7 @@ async def run_gateway(work: Work) -> None:
             emit = Broadcast((metrics.listener, log_listener()))
             vault = installation.vault()
             gateway = _gateway(work.settings, pools, vault, world, emit)
-            await _serve(work, gateway, create_api(_deps(work, pools, vault, metrics, world)), emit)
+            await _serve(work, gateway, create_api(_deps(work, pools, vault, metrics, world, emit)), emit)
 
 
 async def _serve(work: Work, gateway: Gateway, api: ASGIApp, emit: Listener) -> None:
@@ -116,7 +116,7 @@ def _gateway(settings: Settings, pools: _Pools, vault: Vault, world: Ambient, em
     )
 
 
-def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, world: Ambient) -> ApiDeps:
+def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, world: Ambient, emit: Listener) -> ApiDeps:
     settings = work.settings
     return ApiDeps(
         endpoints=Endpoints(pools.api, vault),
@@ -125,6 +125,7 @@ def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, world: Ambi
         queue=Queue(pools.api, pools.api),
         health=Health(pools.api),
         ambient=world,
+        emit=emit,
         egress=policy_of(settings),
         limits=EndpointLimits(
             in_flight=settings.endpoint_concurrency,

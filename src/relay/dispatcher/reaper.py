@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from relay.dispatcher.alarm import Alarm
 from relay.domain.ambient import Ambient
-from relay.domain.telemetry import LeasesReaped, Listener, Loop, LoopSucceeded
+from relay.domain.delivery import DeadReason
+from relay.domain.telemetry import DeadLettered, LeasesReaped, Listener, Loop, LoopSucceeded
 from relay.store.queue import Queue
 
 EVERY_SECONDS = 5.0
@@ -30,7 +31,10 @@ class Reaper:
             if reaped:
                 self._emit(LeasesReaped(reaped))
                 self._alarm.ring()
-            buried = await self._queue.bury_removed(batch=BATCH)
+            buried_by_consumer = await self._queue.bury_removed(batch=BATCH)
+            for consumer, count in buried_by_consumer.items():
+                self._emit(DeadLettered(consumer, DeadReason.ENDPOINT_REMOVED, count))
+            buried = sum(buried_by_consumer.values())
             self._emit(LoopSucceeded(Loop.REAPER, reaped + buried))
             if max(reaped, buried) < BATCH:
                 await self._ambient.sleep(EVERY_SECONDS)

@@ -82,14 +82,15 @@ async def queue(dsn: str, batch: int) -> None:
             break
         after = claim.resume_after
         if claim.deliveries:
-            await store.record([_delivered(each) for each in claim.deliveries])
+            await store.record([delivered(each) for each in claim.deliveries])
             done += len(claim.deliveries)
     _report(done, began)
     await claims.close()
     await records.close()
 
 
-def _delivered(claimed: ClaimedDelivery) -> AttemptRecord:
+def delivered(claimed: ClaimedDelivery) -> AttemptRecord:
+    """The record of an attempt that was acked at once."""
     return AttemptRecord(
         delivery_id=claimed.id,
         lease_token=claimed.lease_token,

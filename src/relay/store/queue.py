@@ -6,6 +6,7 @@ decided elsewhere. Invariant: every write after a claim compares the token made 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -119,10 +120,10 @@ class Queue:
         async with self._records.connection() as connection:
             return len(await connection.fetch(statements.text("reap_expired"), batch))
 
-    async def bury_removed(self, *, batch: int) -> int:
-        """Dead-letter what is pending for removed endpoints, at most `batch`; answers how many."""
+    async def bury_removed(self, *, batch: int) -> Mapping[str, int]:
+        """Dead-letter what is pending for removed endpoints, at most `batch`; answers how many by consumer."""
         async with self._records.connection() as connection:
-            return len(await connection.fetch(statements.text("bury_removed"), batch))
+            return Counter(row[0] for row in await connection.fetch(statements.text("bury_removed"), batch))
 
     async def seconds_to_next_due(self, *, busy: Mapping[UUID, int]) -> float | None:
         """Seconds until the earliest lane has something to claim (negative: it has by now), None if none ever will.

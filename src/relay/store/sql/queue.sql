@@ -151,8 +151,9 @@ with owed as materialized (
 )
 update deliveries d
 set status = 'dead', dead_at = now(), dead_reason = 'endpoint_removed', last_error = 'the endpoint was removed'
-where d.id = any (array(select o.id from owed o)) and d.status = 'pending'
-returning d.id, d.endpoint_id;
+from endpoints e
+where d.id = any (array(select o.id from owed o)) and d.status = 'pending' and e.id = d.endpoint_id
+returning e.name;
 
 -- name: next_due
 -- parameters: busy_endpoints uuid[], busy_counts integer[]
