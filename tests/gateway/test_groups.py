@@ -65,6 +65,15 @@ def take(line: Line, snapshot: Routes) -> Group:
     return take_group(line, snapshot, Durability(1, 1), os.urandom)
 
 
+def test_events_of_a_refused_group_share_what_they_may_and_with_nobody_else() -> None:
+    waiting = [submission() for _ in range(6)]
+    for each in waiting[:3]:
+        each.company = 2
+    line = line_of(waiting)
+    snapshot = routes("*")
+    assert [list(take(line, snapshot).submissions) for _ in range(3)] == [waiting[:2], waiting[2:3], waiting[3:]]
+
+
 def told(group: Group, results: Sequence[Appended]) -> dict[Submission, Outcome | None]:
     pairs = [verdicts(member, result) for member, result in zip(group.members, results, strict=True)]
     return {who: what for verdict in pairs for who, what in verdict}

@@ -17,6 +17,7 @@ from uuid import UUID
 import asyncpg
 
 from relay.domain import ids
+from relay.domain.ambient import Ambient
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.secret import Secret
 from relay.gateway import Durability, Gateway, create_gateway
@@ -60,7 +61,9 @@ class World:
 
     @classmethod
     @asynccontextmanager
-    async def over(cls, dsn: str, *, most_waiting: int = 10_000) -> AsyncIterator[World]:
+    async def over(
+        cls, dsn: str, *, most_waiting: int = 10_000, ambient: Ambient | None = None
+    ) -> AsyncIterator[World]:
         """A gateway of its own over that database, drained in the end."""
         database = await Database.connect(dsn, name="relay-tests", size=4)
         endpoints, ear = Endpoints(database, Vault([new_key()])), Ear()
@@ -68,7 +71,7 @@ class World:
             journal=Journal(database, key_retention_seconds=86_400.0),
             endpoints=endpoints,
             wakeups=WakeupSender(database),
-            ambient=real_ambient(),
+            ambient=ambient or real_ambient(),
             emit=ear,
             durability=Durability(1, 1),
             max_payload_bytes=MAX_PAYLOAD_BYTES,

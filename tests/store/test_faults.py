@@ -10,7 +10,7 @@ import pytest
 
 from relay.store import database as database_module
 from relay.store.database import Database
-from relay.store.faults import StoreBusy, StoreRefused, StoreUnavailable, translated
+from relay.store.faults import DataRefused, StoreBusy, StoreRefused, StoreUnavailable, translated
 from relay.store.health import Health
 from tests.store.world import World
 
@@ -136,6 +136,23 @@ async def test_a_value_that_the_driver_cannot_send_is_refused(world: World) -> N
         await world.sql("select $1::integer", "a word")
 
 
+@pytest.mark.parametrize(("statement", "value"), [("select $1::integer", "a word"), ("select $1::smallint", 10**6)])
+async def test_a_value_that_no_column_takes_is_told_from_a_broken_rule(
+    world: World, statement: str, value: object
+) -> None:
+    with pytest.raises(DataRefused):
+        await world.sql(statement, value)
+    with pytest.raises(StoreRefused) as broken:
+        await world.sql("update versions set rules = null")
+    assert type(broken.value) is StoreRefused
+
+
+async def test_a_refusal_does_not_quote_the_row(world: World) -> None:
+    with pytest.raises(StoreRefused) as refused:
+        await world.sql("insert into tenants (id, name, partition) values ('acct_x', 'a private name', 99)")
+    assert "private" not in str(refused.value)
+
+
 async def test_text_that_postgresql_cannot_hold_is_refused(world: World) -> None:
     with pytest.raises(StoreRefused):
         await world.sql("select $1::text", "nul \x00")
@@ -198,6 +215,7 @@ async def test_a_deadlock_is_busy_and_changes_nothing(world: World) -> None:
         (TimeoutError(), StoreUnavailable),
         (asyncpg.SerializationError("x"), StoreBusy),
         (asyncpg.UniqueViolationError("x"), StoreRefused),
+        (asyncpg.ProgramLimitExceededError("x"), DataRefused),
     ],
     ids=lambda each: each.__name__ if isinstance(each, type) else type(each).__name__,
 )

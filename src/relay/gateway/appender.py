@@ -2,7 +2,8 @@
 
 Owns the events that wait and the one append in flight. What a group holds and what its senders are told is decided in
 `groups`; how it is written is the store's. Invariant: an event that was taken in is appended whatever becomes of its
-sender's connection, and its sender is told exactly once, after the append.
+sender's connection, and its sender is told exactly once, after the append; what the database has against one event is
+told to that one's sender alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from relay.domain import ids
 from relay.domain.ambient import Ambient
+from relay.domain.backoff import doubled
 from relay.domain.delivery import DeadReason
 from relay.domain.telemetry import AppendCommitted, DeadLettered, EventsAccepted, Listener
 from relay.gateway.answers import Durability
@@ -19,7 +22,7 @@ from relay.gateway.groups import Group, Member, take_group, verdicts
 from relay.gateway.routes import Routes, Snapshots
 from relay.gateway.submission import Line, Outcome, Submission
 from relay.gateway.wakeups import Wakeups
-from relay.store.faults import StoreBusy, StoreUnavailable
+from relay.store.faults import DataRefused, StoreBusy, StoreRefused, StoreUnavailable
 from relay.store.journal import Appended, AppendResult, Journal, StaleSnapshot
 from relay.web.problems import ErrorCode, Problem
 from relay.web.serving import BUG
@@ -29,7 +32,13 @@ MOST_WAITING_BYTES = 128 * 1024 * 1024
 """What may wait for its append: past either bound a sender is better served by a quick no."""
 
 REDONE_SECONDS = 5.0
-"""How long an event is routed anew because the rules keep changing, before its sender is sent away."""
+"""How long an event is tried anew, because the rules keep changing, because of others' locks, or because it shared an
+append that was refused, before its sender is sent away."""
+
+FIRST_PAUSE_SECONDS = 0.01
+LONGEST_PAUSE_SECONDS = 0.5
+"""How long to keep away from a database that refuses because of others' locks: doubling from the first to the longest
+pause, of which chance takes up to a half, so that those who got into each other's way do not meet again."""
 
 DRAINING = Problem(ErrorCode.DRAINING, "this gateway is stopping; send the event again, it will reach another")
 OVERLOADED = Problem(ErrorCode.OVERLOADED, "too many events wait to be stored; send the event again in a moment")
@@ -37,9 +46,13 @@ UNAVAILABLE = Problem(
     ErrorCode.DATABASE_UNAVAILABLE,
     "the database did not answer; send the event again, with the same Idempotency-Key so that it cannot count twice",
 )
-BUSY = Problem(
+STALE = Problem(
     ErrorCode.DATABASE_UNAVAILABLE, "the routing rules change faster than events can be routed; send the event again"
 )
+BUSY = Problem(
+    ErrorCode.DATABASE_UNAVAILABLE, "others' locks in the database kept the event from being stored; send it again"
+)
+UNSTORABLE = Problem(ErrorCode.UNSTORABLE, "the database cannot hold what is in this event; it was not stored")
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +82,7 @@ class Appender:
         self._appending: asyncio.Task[None] | None = None
         self._draining = False
         self._abandoned = 0
+        self._races_lost = 0
 
     def take(self, submission: Submission) -> None:
         """Have an event made durable; its outcome tells what came of it, at once where it is not even tried.
@@ -114,16 +128,18 @@ class Appender:
         routes: Routes | None = None
         group: Group | None = None
         try:
+            await self._keep_away()
             routes = await self._snapshots.current()
             group = take_group(self._line, routes, self._durability, self._ambient.entropy)
-            appended = await self._journal.append(routes.versions, [member.addition for member in group.members])
-            self._finish(group, appended)
+            await self._append(routes, group)
+            self._races_lost = 0
         except StaleSnapshot:
             if routes is not None:
                 self._snapshots.forget(routes)
-            self._try_again(self._concerned(group))
+            self._try_again(self._concerned(group), STALE)
         except StoreBusy:
-            self._try_again(self._concerned(group))
+            self._races_lost += 1
+            self._try_again(self._concerned(group), BUSY)
         except StoreUnavailable as fault:
             logger.warning("an append failed: %s", fault)
             _settle(self._concerned(group), UNAVAILABLE)
@@ -134,15 +150,45 @@ class Appender:
             logger.exception("an append met a bug")
             _settle(self._concerned(group), BUG)
 
+    async def _append(self, routes: Routes, group: Group) -> None:
+        try:
+            appended = await self._journal.append(routes.versions, [member.addition for member in group.members])
+        except StoreRefused as fault:
+            self._divide(group, fault)
+        else:
+            self._finish(group, appended)
+
     def _concerned(self, group: Group | None) -> Sequence[Submission]:
         """Whom a fault meets: the group, or before there was one everybody who waits."""
         return self._line.take(len(self._line)) if group is None else group.submissions
 
-    def _try_again(self, submissions: Sequence[Submission]) -> None:
+    async def _keep_away(self) -> None:
+        """Let those pass whose locks the last append met."""
+        if self._races_lost:
+            pause = doubled(FIRST_PAUSE_SECONDS, self._races_lost - 1, LONGEST_PAUSE_SECONDS)
+            await self._ambient.sleep(pause * (1 - self._ambient.draw() / 2))
+
+    def _try_again(self, submissions: Sequence[Submission], otherwise: Problem) -> None:
         """Put those back that have not been tried for too long; nothing of theirs was written."""
         accepted_after = self._ambient.monotonic() - REDONE_SECONDS
         self._line.put_back([each for each in submissions if each.accepted_at > accepted_after])
-        _settle([each for each in submissions if each.accepted_at <= accepted_after], BUSY)
+        _settle([each for each in submissions if each.accepted_at <= accepted_after], otherwise)
+
+    def _divide(self, group: Group, fault: StoreRefused) -> None:
+        """Find the event that the database refuses: what shared an append shares the next ones by halves.
+
+        One guilty event among n costs some 2 log n appends, n of them 2 n, and the time of each event is bounded as for
+        any other that is tried anew. An event that was alone is the guilty one; requests of its name are then tried for
+        themselves, since they may differ.
+        """
+        suspects = group.submissions
+        if len(group.members) == 1:
+            leader, suspects = group.members[0].submission, group.members[0].followers
+            logger.error("event %s was refused: %s", ids.write(ids.RECEIPT, leader.envelope.receipt_id), fault)
+            leader.settle(UNSTORABLE if isinstance(fault, DataRefused) else BUG)
+        for suspect in suspects:
+            suspect.company = (len(group.members) + 1) // 2
+        self._try_again(suspects, OVERLOADED)
 
     def _abandon(self, group: Group | None) -> None:
         """The time to finish is over: of a group under way nobody knows whether it is durable."""

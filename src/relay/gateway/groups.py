@@ -56,11 +56,19 @@ class Group:
 
 
 def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entropy) -> Group:
-    """Take from the front of the line what shares the next append, at least one event if anybody waits."""
+    """Take from the front of the line what shares the next append, at least one event if anybody waits.
+
+    Events from a group that was refused keep to themselves, so that no other is drawn into what they may be guilty of.
+    """
     members: list[Member] = []
     named: dict[tuple[str, str, str], Member] = {}
     count = rows = size = 0
+    company: int | None = None
     for submission in line:
+        if not members:
+            company = submission.company
+        elif submission.company != company:
+            break
         name = submission.name
         if name is not None and name in named:
             named[name].followers.append(submission)
@@ -70,7 +78,7 @@ def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entr
         route = routes.route(envelope.tenant, envelope.type)
         rows += len(route.endpoints) or 1
         size += len(envelope.payload)
-        if members and (rows > MOST_ROWS or size > MOST_BYTES):
+        if members and (rows > MOST_ROWS or size > MOST_BYTES or len(members) == company):
             break
         member = _member(submission, route, routes.partition(envelope.tenant), durability, entropy)
         members.append(member)

@@ -39,7 +39,8 @@ def _future() -> asyncio.Future[Outcome]:
 class Submission:
     """An accepted event. `key` and `fingerprint` are None where its sender did not name the request.
 
-    `accepted_at` is in seconds of the process's monotonic clock.
+    `accepted_at` is in seconds of the process's monotonic clock. `company` is how many events may be in one append with
+    it, itself included, None for as many as fit: after each refusal it is half as many.
     """
 
     envelope: Envelope
@@ -47,6 +48,7 @@ class Submission:
     fingerprint: bytes | None
     accepted_at: float
     outcome: asyncio.Future[Outcome] = field(default_factory=_future)
+    company: int | None = None
 
     @property
     def name(self) -> tuple[str, str, str] | None:

@@ -28,7 +28,7 @@ _AWAY = (
 
 _GONE = re.compile(r"\b(?:connection|pool) (?:is|was) (?:closed|closing)|released back to the pool")
 
-_REFUSED = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.CharacterNotInRepertoireError)
+_UNFIT = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
 
 _LOST_RACE = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
 
@@ -42,7 +42,11 @@ class StoreBusy(StoreUnavailable):
 
 
 class StoreRefused(Exception):
-    """The database refused what it was given (a value out of range, a broken constraint); nothing was changed."""
+    """The database refused what it was given; nothing was changed. Of itself: a constraint, which a bug would break."""
+
+
+class DataRefused(StoreRefused):
+    """A value itself is what no column takes (out of range, no character, too long): it will be refused each time."""
 
 
 class NotMigrated(Exception):
@@ -60,11 +64,13 @@ def translated() -> Iterator[None]:
         yield
     except _LOST_RACE as fault:
         raise StoreBusy(f"the database is busy: {fault}") from fault
-    except _REFUSED as fault:
+    except _UNFIT as fault:
+        raise DataRefused(_refusal(fault)) from fault
+    except asyncpg.IntegrityConstraintViolationError as fault:
         if isinstance(fault, asyncpg.CheckViolationError) and "partition constraint" in str(fault):
             # the row's day got its own partition while it waited to be written to the default one
             raise StoreBusy(f"the database is busy: {fault}") from fault
-        raise StoreRefused(f"the database refused a write: {type(fault).__name__}: {fault}") from fault
+        raise StoreRefused(_refusal(fault)) from fault
     except _AWAY as fault:
         raise StoreUnavailable(f"the database did not answer: {type(fault).__name__}: {fault}") from fault
     except asyncpg.InterfaceError as fault:
@@ -72,3 +78,8 @@ def translated() -> Iterator[None]:
         if not _GONE.search(str(fault)):
             raise
         raise StoreUnavailable(f"the database did not answer: {fault}") from fault
+
+
+def _refusal(fault: asyncpg.PostgresError) -> str:
+    # without its details, which quote the row: payloads have no place in a log
+    return f"the database refused a write: {type(fault).__name__}: {fault.args[0] if fault.args else ''}"

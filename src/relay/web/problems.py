@@ -47,6 +47,7 @@ class ErrorCode(StrEnum):
     SCHEMA_VIOLATION = "schema_violation"
     URL_REFUSED = "url_refused"
     INVALID = "invalid"
+    UNSTORABLE = "unstorable"
     INTERNAL = "internal"
     JOURNAL_QUORUM = "journal_quorum"
     DATABASE_UNAVAILABLE = "database_unavailable"
@@ -127,6 +128,9 @@ ERRORS: Mapping[ErrorCode, ErrorKind] = {
     ),
     ErrorCode.INVALID: ErrorKind(
         422, "Invalid", "The body is JSON but not what the call takes; `errors` has a JSON Pointer for each fault."
+    ),
+    ErrorCode.UNSTORABLE: ErrorKind(
+        422, "Unstorable", "The database cannot hold what is in the event. Nothing was stored.", _R.MALFORMED
     ),
     ErrorCode.INTERNAL: ErrorKind(500, "Internal error", "A fault of Relay's own, written to its log."),
     ErrorCode.JOURNAL_QUORUM: ErrorKind(

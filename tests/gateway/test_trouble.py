@@ -1,0 +1,181 @@
+"""Claims about a database that refuses an append: for what is in an event, or for others' locks."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from relay.domain.ambient import Ambient
+from relay.domain.telemetry import AppendCommitted, RejectReason, RequestRefused
+from relay.gateway.appender import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, REDONE_SECONDS
+from relay.store.journal import Journal
+from tests.gateway.world import World, event
+from tests.support.asgi import Reply
+from tests.support.world import real_ambient
+
+_TRIGGER = """
+create function judge() returns trigger language plpgsql as $$ begin {body} return new; end $$;
+create trigger judge before insert on journal for each row execute function judge();
+"""
+UNFIT = "if new.type = 'guilty' then raise exception 'no such date' using errcode = '22007'; end if;"
+BROKEN = "if new.type = 'guilty' then raise exception 'a rule' using errcode = '23514'; end if;"
+CROSSED = "if nextval('tries') <= {times} then raise exception 'crossed' using errcode = '40P01'; end if;"
+ALWAYS = 10**9
+
+
+async def judged(world: World, body: str) -> None:
+    """From now on the database judges each event that is appended."""
+    async with world.database.connection() as connection:
+        await connection.execute("create sequence tries;" + _TRIGGER.format(body=body))
+
+
+async def posted_together(world: World, *types: str) -> list[Reply]:
+    """Events that share one append: what comes while another one is under way."""
+    async with world.appends_held():
+        first = asyncio.create_task(world.post())
+        await world.until_an_append_waits()
+        together = [asyncio.create_task(world.post(event(each))) for each in types]
+        await asyncio.wait(together, timeout=0.05)
+    assert (await first).status == 202
+    return [await each for each in together]
+
+
+@pytest.mark.parametrize("guilty", [{0}, {7}, {19}, {3, 4, 11}, set(range(20))], ids=str)
+async def test_only_the_event_that_the_database_refuses_is_refused(world: World, guilty: set[int]) -> None:
+    await judged(world, UNFIT)
+    replies = await posted_together(world, *("guilty" if n in guilty else "innocent" for n in range(20)))
+    assert {n for n, reply in enumerate(replies) if reply.status != 202} == guilty
+    assert {reply.code for reply in replies if reply.status == 422} == {"unstorable"}
+    assert [await world.count(table) for table in ("journal", "receipts")] == [21 - len(guilty)] * 2
+
+
+async def test_who_shared_an_append_with_a_refused_event_keeps_its_place(world: World) -> None:
+    await judged(world, UNFIT)
+    replies = await posted_together(world, *("innocent" if n != 5 else "guilty" for n in range(12)))
+    positions = [reply.json()["journal_pos"] for reply in replies if reply.status == 202]
+    assert positions == [f"p06:{n}" for n in range(2, 13)]
+
+
+async def test_one_guilty_event_costs_its_group_few_appends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await judged(world, UNFIT)
+    counted, append = itertools.count(), Journal.append
+
+    async def counting(*arguments: object) -> object:
+        next(counted)
+        return await append(*arguments)  # type: ignore[arg-type] # handed on as they came
+
+    monkeypatch.setattr(Journal, "append", counting)
+    await posted_together(world, *("innocent" if n != 37 else "guilty" for n in range(64)))
+    assert next(counted) == 1 + 1 + 2 * 6, "the one that was under way, the group, and two halves each time"
+
+
+async def test_a_refused_event_counts_as_refused_and_is_logged_without_its_payload(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await judged(world, UNFIT)
+    reply = await world.post(event("guilty", card="4111"))
+    assert (reply.status, reply.code) == (422, "unstorable")
+    assert world.ear.of(RequestRefused) == [RequestRefused(RejectReason.MALFORMED)]
+    assert "no such date" in caplog.text
+    assert "4111" not in caplog.text
+
+
+async def test_a_rule_that_an_event_breaks_is_relays_own_fault_and_the_others_are_stored(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await judged(world, BROKEN)
+    replies = await posted_together(world, "innocent", "guilty", "innocent")
+    assert [reply.status for reply in replies] == [202, 500, 202]
+    assert replies[1].code == "internal"
+    assert "a rule" in caplog.text
+
+
+async def test_requests_of_one_name_are_refused_one_by_one(world: World) -> None:
+    await judged(world, UNFIT)
+    key = ("Idempotency-Key", "the-same")
+    async with world.appends_held():
+        first = asyncio.create_task(world.post())
+        await world.until_an_append_waits()
+        named = [asyncio.create_task(world.post(event(each), key)) for each in ("guilty", "guilty", "innocent")]
+        await asyncio.wait(named, timeout=0.05)
+    assert [(await each).status for each in (first, *named)] == [202, 422, 422, 202]
+
+
+async def test_the_next_events_share_their_appends_again(world: World) -> None:
+    await judged(world, UNFIT)
+    await posted_together(world, "guilty", "innocent")
+    world.ear.heard.clear()
+    await posted_together(world, *["innocent"] * 9)
+    assert [each.events for each in world.ear.of(AppendCommitted)] == [1, 9]
+
+
+@dataclass
+class Patience:
+    """A clock that moves by the pauses that are made, and remembers them."""
+
+    pauses: list[float] = field(default_factory=list)
+
+    async def sleep(self, seconds: float) -> None:
+        """Let so much time pass at once."""
+        self.pauses.append(seconds)
+
+    def ambient(self) -> Ambient:
+        """A world with this clock, in which chance always draws a half."""
+        return replace(real_ambient(), monotonic=lambda: sum(self.pauses), draw=lambda: 0.5, sleep=self.sleep)
+
+
+@pytest.fixture
+def patience() -> Patience:
+    return Patience()
+
+
+@pytest.fixture
+async def patient(database_dsn: str, patience: Patience) -> AsyncIterator[World]:
+    """A gateway that waits by that clock."""
+    async with World.over(database_dsn, ambient=patience.ambient()) as made:
+        yield made
+
+
+async def test_others_locks_are_waited_for_longer_each_time(patient: World, patience: Patience) -> None:
+    await judged(patient, CROSSED.format(times=8))
+    assert (await patient.post()).status == 202
+    planned = [min(FIRST_PAUSE_SECONDS * 2**n, LONGEST_PAUSE_SECONDS) for n in range(8)]
+    assert patience.pauses == [pause * 0.75 for pause in planned]
+
+
+async def test_the_first_pause_is_short_again_after_a_success(patient: World, patience: Patience) -> None:
+    await judged(patient, CROSSED.format(times=3))
+    await patient.post()
+    await patient.sql("select setval('tries', 2)")
+    patience.pauses.clear()
+    await patient.post()
+    assert patience.pauses == [FIRST_PAUSE_SECONDS * 0.75]
+
+
+async def test_an_event_waits_for_others_locks_for_so_long_and_no_longer(patient: World, patience: Patience) -> None:
+    await judged(patient, CROSSED.format(times=ALWAYS))
+    reply = await patient.post()
+    assert (reply.status, reply.code) == (503, "database_unavailable")
+    assert reply.headers["retry-after"] == "1"
+    assert REDONE_SECONDS <= sum(patience.pauses) < REDONE_SECONDS + LONGEST_PAUSE_SECONDS
+    assert await patient.stored_nothing()
+
+
+async def test_a_drain_ends_the_wait_for_others_locks(database_dsn: str) -> None:
+    asleep, for_ever = asyncio.Event(), asyncio.Event()
+
+    async def sleep(_: float) -> None:
+        asleep.set()
+        await for_ever.wait()
+
+    async with World.over(database_dsn, ambient=replace(real_ambient(), sleep=sleep)) as world:
+        await judged(world, CROSSED.format(times=ALWAYS))
+        posts = [asyncio.create_task(world.post()) for _ in range(3)]
+        async with asyncio.timeout(10):
+            await asleep.wait()
+        assert await world.gateway.drain(0.05) == 3
+        assert [(await each).code for each in posts] == ["draining"] * 3
