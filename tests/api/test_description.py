@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from fastapi.routing import APIRoute
 
-from relay.web.problems import ERRORS
+from relay import gateway
+from relay.web.problems import ERRORS, ErrorCode
 from tests.api.world import World
 
 
@@ -51,6 +53,13 @@ async def test_every_error_is_described_as_a_problem_document(shared_world: Worl
 async def test_the_codes_of_a_problem_are_those_of_the_table(shared_world: World) -> None:
     problem = (await document(shared_world))["components"]["schemas"]["Problem"]
     assert problem["properties"]["code"]["enum"] == [str(code) for code in ERRORS]
+
+
+async def test_the_ingest_names_every_code_with_which_it_refuses(shared_world: World) -> None:
+    sources = "".join(source.read_text() for source in Path(gateway.__file__).parent.glob("*.py"))
+    refused = {str(ErrorCode[name]) for name in re.findall(r"ErrorCode\.([A-Z_]+)", sources)}
+    responses = str(operations(await document(shared_world))["POST", "/v1/events"]["responses"])
+    assert {code for code in refused if f"`{code}`" not in responses} == {"method_not_allowed"}
 
 
 async def test_every_reference_leads_somewhere_and_every_shape_is_referred_to(shared_world: World) -> None:

@@ -136,6 +136,7 @@ _REFUSALS = (
     ErrorCode.IDEMPOTENCY_KEY_REUSED,
     ErrorCode.PAYLOAD_TOO_LARGE,
     ErrorCode.CONTENT_TYPE,
+    ErrorCode.UNSTORABLE,
     ErrorCode.OVERLOADED,
     ErrorCode.DRAINING,
 )
