@@ -11,8 +11,9 @@ import pytest
 from relay.dispatcher import ClaimTuning, Directory
 from relay.dispatcher.launcher import Launcher
 from relay.domain.delivery import DeadReason, DeliveryStatus
-from relay.domain.outcome import HandBackReason
+from relay.domain.outcome import HandBackReason, OutcomeClass, OutcomeReason, Retry
 from relay.domain.receipt import ReceiptOutcome
+from relay.domain.sending import ErrorClass
 from relay.domain.telemetry import (
     AttemptsRecorded,
     DeadLettered,
@@ -29,8 +30,9 @@ from relay.store.faults import StoreUnavailable
 from relay.store.queue import FIRST_LANE
 from relay.store.vault import Vault, new_key
 from relay.transports import http
-from tests.support.dispatching import TENANT, TUNING, House
+from tests.support.dispatching import RETRY, TENANT, TUNING, House
 from tests.support.receiver import Receiver
+from tests.support.scripted_server import never_accepting
 
 
 async def test_a_stop_finishes_what_is_sent_and_hands_the_rest_back(house: House, receiver: Receiver) -> None:
@@ -49,7 +51,7 @@ async def test_a_stop_finishes_what_is_sent_and_hands_the_rest_back(house: House
         assert len(await house.receipts.attempts(view)) == view.attempts
 
 
-async def test_a_stop_gives_back_what_a_silent_endpoint_still_holds(house: House, receiver: Receiver) -> None:
+async def test_a_stop_counts_what_a_silent_endpoint_may_have_as_an_attempt(house: House, receiver: Receiver) -> None:
     endpoint = await house.endpoint(receiver.url("/hang"))
     async with house.dispatching(replace(TUNING, drain_seconds=0.2)) as running:
         receipt = await house.event(endpoint)
@@ -57,7 +59,24 @@ async def test_a_stop_gives_back_what_a_silent_endpoint_still_holds(house: House
         running.stop.set()
         await running.task
     delivery = await house.delivery(receipt)
+    (attempt,) = await house.receipts.attempts(delivery)
+    assert (delivery.status, delivery.attempts) == (DeliveryStatus.PENDING, 1)
+    assert (attempt.outcome_class, attempt.error_class) == (OutcomeClass.RETRYABLE, ErrorClass.CUT_SHORT)
+    ((told,),) = [each.attempts for each in house.heard(AttemptsRecorded)]
+    assert told.verdict == Retry(RETRY.base_seconds, OutcomeReason.CUT_SHORT)
+
+
+async def test_a_stop_hands_back_what_never_got_a_connection(house: House) -> None:
+    with never_accepting() as url:
+        endpoint = await house.endpoint(url)
+        async with house.dispatching(replace(TUNING, drain_seconds=0.2)) as running:
+            receipt = await house.event(endpoint)
+            await house.until(lambda: any(each.count for each in house.heard(InFlightChanged)))
+            running.stop.set()
+            await running.task
+    delivery = await house.delivery(receipt)
     assert (delivery.status, delivery.attempts) == (DeliveryStatus.PENDING, 0)
+    assert await house.receipts.attempts(delivery) == []
 
 
 async def test_a_reaped_lease_cannot_record_its_outcome(house: House, receiver: Receiver) -> None:

@@ -97,7 +97,7 @@ def test_only_a_server_error_among_the_statuses_counts_as_no_answer() -> None:
 
 def test_each_error_has_its_reason_and_no_error_is_forgotten() -> None:
     assert {error: judged(error=error).reason for error in TRANSPORT_FAILURES} == TRANSPORT_FAILURES
-    assert set(TRANSPORT_FAILURES) | REFUSALS | {ErrorClass.LOCAL} == set(ErrorClass)
+    assert set(TRANSPORT_FAILURES) | REFUSALS | {ErrorClass.CUT_SHORT, ErrorClass.LOCAL} == set(ErrorClass)
 
 
 def test_failures_on_the_way_are_retried_and_count_against_the_breaker() -> None:
@@ -156,6 +156,24 @@ def test_trouble_of_this_machine_spends_no_attempt_even_the_last() -> None:
 
     assert judgement.verdict == HandBack(HandBackReason.LOCAL)
     assert (judgement.outcome_class, judgement.lane) == (OutcomeClass.DEFERRED, None)
+
+
+@pytest.mark.parametrize("attempt", [1, 5, 11])
+def test_what_this_side_cut_short_is_an_attempt_that_is_made_again_soon(attempt: int) -> None:
+    judgement = judged(error=ErrorClass.CUT_SHORT, attempt=attempt, age=1700.0)
+
+    assert judgement.outcome_class is OutcomeClass.RETRYABLE
+    assert judgement.verdict == Retry(DEFAULT.base_seconds, OutcomeReason.CUT_SHORT)
+
+
+def test_what_this_side_cut_short_tells_the_lane_nothing() -> None:
+    assert judged(error=ErrorClass.CUT_SHORT).lane is None
+
+
+def test_the_last_attempt_was_the_last_even_if_this_side_cut_it_short() -> None:
+    verdict = judged(error=ErrorClass.CUT_SHORT, attempt=12).verdict
+
+    assert verdict == Bury(DeadReason.EXHAUSTED, OutcomeReason.CUT_SHORT)
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])

@@ -32,9 +32,16 @@ def once(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
     monkeypatch.setattr(owner, name, failing)
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Transfer, "prepare"), (Transfer, "facts"), (Routes, "find")])
+@pytest.mark.parametrize(
+    ("owner", "name", "fate"),
+    [
+        (Transfer, "prepare", ErrorClass.LOCAL),
+        (Transfer, "facts", ErrorClass.CUT_SHORT),
+        (Routes, "find", ErrorClass.LOCAL),
+    ],
+)
 async def test_a_bug_with_one_request_ends_that_one_and_spares_the_others(
-    monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, fate: ErrorClass
 ) -> None:
     once(monkeypatch, owner, name)
     with ScriptedServer(answering) as server:
@@ -45,7 +52,7 @@ async def test_a_bug_with_one_request_ends_that_one_and_spares_the_others(
             assert [str(fault) for _, fault in here.faults] == ["a bug"]
             here.faults.clear()
     assert sorted((each.status_code or 0, each.error_class) for each in facts) == [
-        (0, ErrorClass.LOCAL),
+        (0, fate),
         *[(200, None)] * 9,
     ]
     assert [each.status_code for each in again] == [200] * 10
@@ -64,4 +71,4 @@ async def test_a_bug_while_a_request_is_repeated_ends_that_request_only(monkeypa
             assert here.sender.in_flight == 0
             assert [str(fault) for _, fault in here.faults] == ["a bug"]
             here.faults.clear()
-    assert (facts.status_code, facts.error_class) == (None, ErrorClass.LOCAL)
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.CUT_SHORT)

@@ -9,7 +9,7 @@ import pytest
 from relay.domain.sending import ErrorClass
 from relay.sender import SendLimits
 from tests.sender.conftest import request, sending
-from tests.support.scripted_server import Peer, ScriptedServer
+from tests.support.scripted_server import Peer, ScriptedServer, never_accepting
 
 SHORT = SendLimits(connect_seconds=0.5, silence_seconds=1.0)
 
@@ -118,20 +118,9 @@ async def test_a_receiver_that_never_reads_is_silent() -> None:
 
 
 async def test_a_connection_that_is_never_accepted_ends_in_the_connect_timeout() -> None:
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(0)
-    port = listener.getsockname()[1]
-    fillers = [socket.socket() for _ in range(8)]
-    try:
-        for filler in fillers:
-            filler.setblocking(False)
-            filler.connect_ex(("127.0.0.1", port))
+    with never_accepting() as url:
         async with sending(limits=SHORT) as here:
-            facts = await here.post(f"http://127.0.0.1:{port}/", seconds=5.0)
-    finally:
-        for each in (*fillers, listener):
-            each.close()
+            facts = await here.post(url, seconds=5.0)
     assert (facts.status_code, facts.error_class) == (None, ErrorClass.CONNECT_TIMEOUT)
     assert 400 < facts.phases.total_ms < 1500
     assert facts.phases.connect_ms is None

@@ -12,7 +12,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -225,3 +225,21 @@ class ScriptedServer:
             with self.changed:
                 self.ended += 1
                 self.changed.notify_all()
+
+
+@contextlib.contextmanager
+def never_accepting() -> Iterator[str]:
+    """The url of a port where a connection is neither made nor refused."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    port = listener.getsockname()[1]
+    fillers = [socket.socket() for _ in range(8)]
+    try:
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(("127.0.0.1", port))
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        for each in (*fillers, listener):
+            each.close()

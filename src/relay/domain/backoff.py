@@ -78,12 +78,13 @@ def delay(policy: RetryPolicy, failed_attempt: int, draw: float) -> float:
 
 
 def next_try(
-    policy: RetryPolicy, *, failed_attempt: int, age: float, draw: float, retry_after: float = 0.0
+    policy: RetryPolicy, *, failed_attempt: int, age: float, draw: float, retry_after: float = 0.0, soon: bool = False
 ) -> float | None:
     """Seconds until the generation's next attempt, or None: the generation is exhausted.
 
     `age` is the seconds from the start of the generation's first attempt to the end of the one that just failed;
-    `retry_after` is what the endpoint asked for (seconds, already capped). The rule:
+    `retry_after` is what the endpoint asked for (seconds, already capped); `soon` plans the delay of a first retry,
+    whichever attempt it was: for one that failed by no fault of the endpoint. The rule:
 
     1. There is no attempt beyond `max_attempts`.
     2. There is none where the policy's own delay would end past the window: the window bounds what is scheduled.
@@ -98,7 +99,7 @@ def next_try(
     is tried once more, after an hour. The jitter of `Retry-After` only adds, so no try is ever earlier than the
     endpoint asked.
     """
-    planned = delay(policy, failed_attempt, draw)
+    planned = delay(policy, 1 if soon else failed_attempt, draw)
     if failed_attempt >= policy.max_attempts or age + planned > policy.window_seconds:
         return None
     return max(planned, retry_after * (1 + policy.jitter * draw))

@@ -17,11 +17,13 @@ differently, its transport has already put into the common facts. Invariant: eve
 | no status: TLS, certificate | retryable | tls | no | retried |
 | no status: reset, not HTTP | retryable | broken_off | no | retried |
 | no status: a timeout | retryable | timed_out | no | retried |
+| no status: ended by this side, request may have left | retryable | cut_short | nothing learned | retried soon |
 | refused by the egress policy | permanent | refused | nothing learned | dead letter `refused` |
-| trouble of this machine | deferred | local | nothing learned | handed back, no attempt is spent |
+| trouble of this machine, nothing left it | deferred | local | nothing learned | handed back, no attempt is spent |
 
 A status stands once its line and headers are in, whatever became of the body: 200 and then a reset is a success. 504 is
-a server error although something answered: what the breaker asks is whether the endpoint did.
+a server error although something answered: what the breaker asks is whether the endpoint did. What may have left is an
+attempt, and counts as one; but our own cut is no reason to wait, so its next try comes after the shortest delay.
 """
 
 from __future__ import annotations
@@ -67,6 +69,7 @@ class OutcomeReason(StrEnum):
     TLS = "tls"
     BROKEN_OFF = "broken_off"
     TIMED_OUT = "timed_out"
+    CUT_SHORT = "cut_short"
     REFUSED = "refused"
     LOCAL = "local"
 
@@ -176,6 +179,7 @@ _UNREACHABLE = Ruling(OutcomeClass.RETRYABLE, OutcomeReason.UNREACHABLE, answere
 _TLS = Ruling(OutcomeClass.RETRYABLE, OutcomeReason.TLS, answered=False)
 _BROKEN_OFF = Ruling(OutcomeClass.RETRYABLE, OutcomeReason.BROKEN_OFF, answered=False)
 _TIMED_OUT = Ruling(OutcomeClass.RETRYABLE, OutcomeReason.TIMED_OUT, answered=False)
+_CUT_SHORT = Ruling(OutcomeClass.RETRYABLE, OutcomeReason.CUT_SHORT, answered=None)
 _REFUSED = Ruling(OutcomeClass.PERMANENT, OutcomeReason.REFUSED, answered=None)
 _LOCAL = Ruling(OutcomeClass.DEFERRED, OutcomeReason.LOCAL, answered=None)
 
@@ -201,6 +205,7 @@ _BY_ERROR = {
     ErrorClass.TOTAL_TIMEOUT: _TIMED_OUT,
     ErrorClass.REFUSED_URL: _REFUSED,
     ErrorClass.REFUSED_ADDRESS: _REFUSED,
+    ErrorClass.CUT_SHORT: _CUT_SHORT,
     ErrorClass.LOCAL: _LOCAL,
 }
 
@@ -253,6 +258,7 @@ def judge(
         age=generation_age + (facts.phases.wait_ms + facts.phases.total_ms) / 1000,
         draw=draw,
         retry_after=wished,
+        soon=ruling is _CUT_SHORT,
     )
     verdict = Bury(DeadReason.EXHAUSTED, ruling.reason) if wait is None else Retry(wait, ruling.reason)
     lane = _lane(ruling, hold_seconds=_hold(wished, retry) if ruling is _THROTTLED else 0.0)

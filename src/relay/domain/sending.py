@@ -27,8 +27,12 @@ class ErrorClass(StrEnum):
     TOTAL_TIMEOUT = "total_timeout"
     REFUSED_URL = "refused_url"
     REFUSED_ADDRESS = "refused_address"
+    CUT_SHORT = "cut_short"
+    """This side ended it, for a reason of its own, when the request may have left: nothing was learned about the
+    endpoint, which may have got it."""
     LOCAL = "local"
-    """This machine's own trouble (no file descriptors, no memory): nothing was learned about the endpoint."""
+    """This machine's own trouble (no file descriptors, no memory), and no byte of the request left it: nothing was
+    learned about the endpoint, and it learned nothing of the delivery."""
 
 
 @dataclass(frozen=True, slots=True)

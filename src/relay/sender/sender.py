@@ -88,7 +88,10 @@ class HttpSender(Generic[Token]):
         self._open = True
 
     async def close(self, within: float) -> None:
-        """Wait up to `within` seconds for what is in flight, report the rest as LOCAL, and let go of everything."""
+        """Wait up to `within` seconds for what is in flight, report the rest, and let go of everything.
+
+        What was on the wire by then is CUT_SHORT, what certainly was not is LOCAL.
+        """
         if not self._open:
             return
         self._open = False
@@ -118,15 +121,21 @@ class HttpSender(Generic[Token]):
         return len(self._live) + len(self._finished)
 
     def submit(self, batch: Sequence[tuple[Token, OutboundRequest]]) -> None:
-        """Take requests. Never blocks; each comes back through `deliver`. Raises `RuntimeError` unless started."""
+        """Take requests. Never blocks; each comes back through `deliver`.
+
+        Raises `RuntimeError` unless started, and takes none then: whoever hears of it may count on nothing being sent.
+        """
         if not self._open:
             raise RuntimeError("the sender is not open")
         now = self._clock()
-        for token, request in batch:
-            self._take(token, request, now)
-        self._wire.run()
         if self._sweep_timer is None:
             self._sweep_timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        for token, request in batch:
+            self._take(token, request, now)
+        try:
+            self._wire.run()
+        except Exception as fault:  # noqa: BLE001 - they were taken: what the sweep finds of them comes back
+            self._on_fault("the requests could not be begun at once", fault)
 
     # -- one request's way --------------------------------------------------------------------------------------------
 
@@ -239,7 +248,7 @@ class HttpSender(Generic[Token]):
                 facts = transfer.facts(code, text, now)
             except Exception as fault:  # noqa: BLE001 - one transfer's bug must not keep the others' facts
                 self._on_fault("facts could not be made", fault)
-                facts = SendFacts(error_class=ErrorClass.LOCAL, detail="what came of it could not be read")
+                facts = SendFacts(error_class=ErrorClass.CUT_SHORT, detail="what came of it could not be read")
             self._end(transfer, facts)
         if self._queue:
             self._launch_queued(now)
@@ -248,6 +257,7 @@ class HttpSender(Generic[Token]):
         """Repeat, once and at once, what a dead kept connection spoiled. It keeps its place."""
         since = transfer.on_wire_at
         assert since is not None, "only a transfer that libcurl had can have died"
+        transfer.has_left = True
         self._take_off_wire(transfer)
         transfer.renew(now)
         self._put_on_wire(transfer, since)

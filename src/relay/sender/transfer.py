@@ -69,6 +69,7 @@ class Transfer(Generic[Token]):
         "_total_ms",
         "curl",
         "had_to_wait",
+        "has_left",
         "moved",
         "moved_at",
         "on_wire_at",
@@ -94,7 +95,7 @@ class Transfer(Generic[Token]):
         self._refusal: Refusal | None = None
         self._local_trouble = ""
         self.submitted_at = self.moved_at = 0.0
-        self.had_to_wait = False
+        self.had_to_wait = self.has_left = False
         self.on_wire_at: float | None = None
         self.moved = -1
         self._set_options()
@@ -103,7 +104,7 @@ class Transfer(Generic[Token]):
         """Take a request; `now` is when its time began."""
         self.token, self.request, self.route = token, request, route
         self.submitted_at = now
-        self.had_to_wait = False
+        self.had_to_wait = self.has_left = False
 
     @property
     def deadline(self) -> float:
@@ -163,7 +164,8 @@ class Transfer(Generic[Token]):
     def cut_short(self, error: ErrorClass, detail: str, now: float) -> SendFacts:
         """What came of it until it was ended from here."""
         if self.on_wire_at is None:
-            return SendFacts(error_class=error, detail=detail, phases=Phases(total_ms=(now - self.submitted_at) * 1000))
+            phases = Phases(total_ms=(now - self.submitted_at) * 1000)
+            return SendFacts(error_class=self._owned(error), detail=detail, phases=phases)
         return self._answered(error, detail, now)
 
     def clear(self) -> None:
@@ -281,9 +283,24 @@ class Transfer(Generic[Token]):
             status = None
             if error is None:
                 error, detail = ErrorClass.RESET, "the connection was closed in the middle of the response's head"
+            error = self._owned(error)
         # Nobody asks for the headers of a success, and reading them costs a tenth of what sending does.
         headers = () if status is None or status < 300 else response.read_headers(self._head)
         return SendFacts(status, error, headers, self._snippet, detail, self._phases(now))
+
+    def _owned(self, error: ErrorClass) -> ErrorClass:
+        """Trouble of this side is LOCAL only while nothing of the request can have left it."""
+        return ErrorClass.CUT_SHORT if error is ErrorClass.LOCAL and self._may_have_left() else error
+
+    def _may_have_left(self) -> bool:
+        """Whether any byte of the request may be on its way; in doubt it is.
+
+        libcurl writes as soon as a connection is ready. How much it wrote, it counts only afterwards, and over TLS not
+        before the whole of a block is out; but it does not forget what went to a kept connection that then died.
+        """
+        if self.has_left or self.on_wire_at is None:
+            return self.has_left
+        return bool(self._connected_after() or self.curl.getinfo(pycurl.REQUEST_SIZE))
 
     def _phases(self, now: float) -> Phases:
         """The transfer's time, cut into consecutive spans; libcurl's instants are microseconds since it began."""
