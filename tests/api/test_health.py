@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import replace
 
 import asyncpg
 import pytest
 
-from relay.api import health
-from relay.store.health import DISPATCHER, GATEWAY
+from relay.api import readiness
+from relay.store.health import DISPATCHER, GATEWAY, Health
 from tests.api.world import World, new_id
+from tests.support.world import real_ambient
 
 
 async def test_a_process_that_answers_lives(world: World) -> None:
@@ -22,7 +25,8 @@ async def test_ready_is_a_database_and_a_dispatcher_that_reported(world: World) 
     await world.health.beat(new_id(), DISPATCHER)
     reply = await world.get("/readyz")
     assert reply.status == 200
-    assert reply.json() == {"ready": True, "checks": {"database": "ok", "journal": "ok", "dispatcher": "ok"}}
+    checks = {"database": "ok", "journal": "ok", "dispatcher": "ok", "queue": "ok"}
+    assert reply.json() == {"ready": True, "checks": checks}
 
 
 async def test_without_a_dispatcher_a_gateway_is_not_ready(world: World) -> None:
@@ -62,7 +66,7 @@ async def test_without_its_database_a_gateway_is_not_ready(world: World) -> None
 
 
 async def test_a_database_that_hangs_does_not_hang_readiness(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(readiness, "CHECK_SECONDS", 0.1)
     holder = await asyncpg.connect(world.dsn)
     try:
         async with asyncio.timeout(10), holder.transaction():
@@ -75,7 +79,131 @@ async def test_a_database_that_hangs_does_not_hang_readiness(world: World, monke
         "database": "ok",
         "journal": "ok",
         "dispatcher": "the database did not answer within 0.1 s",
+        "queue": "ok",
     }
+
+
+async def owed(world: World, due: str) -> str:
+    """A dispatcher that reports, and one pending delivery that is due then; answers its endpoint's id."""
+    await world.health.beat(new_id(), DISPATCHER)
+    endpoint = str((await world.create())["id"])
+    await world.post_event()
+    await world.sql("update deliveries set due_at = now() + $1::text::interval", due)
+    return endpoint
+
+
+async def test_a_queue_that_is_late_is_not_ready_and_says_by_how_much(world: World) -> None:
+    await owed(world, "-75 seconds")
+    reply = await world.get("/readyz")
+    assert (reply.status, reply.json()["ready"]) == (503, False)
+    fault = reply.json()["checks"]["queue"]
+    assert re.fullmatch(r"the oldest due delivery is [789][0-9] s late; RELAY_READY_LATE_SECS allows 60 s", fault)
+
+
+@pytest.mark.parametrize("due", ["-20 seconds", "1 hour"])
+async def test_a_queue_is_ready_while_what_is_due_is_not_too_late(world: World, due: str) -> None:
+    await owed(world, due)
+    assert (await world.get("/readyz")).json()["checks"]["queue"] == "ok"
+
+
+async def test_a_paused_lane_is_never_late(world: World) -> None:
+    endpoint = await owed(world, "-1 hour")
+    await world.send("POST", f"/v1/endpoints/{endpoint}/pause")
+    assert (await world.get("/readyz")).json()["checks"]["queue"] == "ok"
+
+
+@pytest.mark.parametrize(("reopened", "ok"), [("20 seconds", True), ("75 seconds", False)])
+async def test_a_held_lane_is_late_from_its_reopening_on(world: World, reopened: str, ok: bool) -> None:
+    await owed(world, "-1 hour")
+    await world.sql("update endpoint_state set held_until = now() - $1::text::interval", reopened)
+    assert ((await world.get("/readyz")).json()["checks"]["queue"] == "ok") is ok
+
+
+async def test_what_has_been_sent_is_not_late(world: World) -> None:
+    await owed(world, "-1 hour")
+    await world.claim()
+    assert (await world.get("/readyz")).status == 200
+
+
+class Counting(Health):
+    """Counts the rounds."""
+
+    rounds = 0
+
+    async def lateness(self) -> float | None:
+        """The same, counted."""
+        self.rounds += 1
+        return await super().lateness()
+
+
+class Clock:
+    """Stands still unless it is set."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def counting(world: World) -> Counting:
+    return Counting(world.database)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def asked(counting: Counting, clock: Clock) -> readiness.Readiness:
+    ambient = replace(real_ambient(), monotonic=clock)
+    return readiness.Readiness(health=counting, ambient=ambient, late_seconds=60.0)
+
+
+async def test_many_who_ask_at_once_are_answered_from_one_round(asked: readiness.Readiness, counting: Counting) -> None:
+    answers = await asyncio.gather(*(asked.checks() for _ in range(200)))
+    assert counting.rounds == 1
+    assert {answer["queue"] for answer in answers} == {"ok"}
+
+
+async def test_an_answer_is_good_for_a_second(asked: readiness.Readiness, counting: Counting, clock: Clock) -> None:
+    await asked.checks()
+    clock.now += 0.9 * readiness.REST_SECONDS
+    await asked.checks()
+    assert counting.rounds == 1
+    clock.now += 0.2 * readiness.REST_SECONDS
+    await asked.checks()
+    assert counting.rounds == 2
+
+
+@pytest.mark.parametrize(("took", "rest"), [(0.001, 1.0), (0.04, 2.0), (1.5, 5.0)])
+async def test_what_takes_long_is_asked_seldom_but_not_too_seldom(
+    asked: readiness.Readiness, counting: Counting, clock: Clock, monkeypatch: pytest.MonkeyPatch,
+    took: float, rest: float,
+) -> None:  # fmt: skip # what the test varies stands apart
+    async def slowly(_: Health) -> None:
+        clock.now += took
+
+    monkeypatch.setattr(Health, "answers", slowly)
+    await asked.checks()
+    clock.now += rest - 0.01
+    await asked.checks()
+    assert counting.rounds == 1
+    clock.now += 0.02
+    await asked.checks()
+    assert counting.rounds == 2
+
+
+async def test_who_leaves_does_not_end_the_round_for_the_others(world: World, asked: readiness.Readiness) -> None:
+    async with asyncio.timeout(10), world.database.transaction() as holder:
+        await holder.execute("lock table heartbeats in access exclusive mode")
+        first, second = asyncio.create_task(asked.checks()), asyncio.create_task(asked.checks())
+        await asyncio.wait([first, second], timeout=0.05)
+        first.cancel()
+        await asyncio.wait([first])
+        await holder.execute("rollback; begin")
+        assert "relay dispatcher" in (await second)["dispatcher"]
 
 
 async def test_metrics_are_served_in_the_format_that_is_asked_for(world: World) -> None:

@@ -41,6 +41,7 @@ from tests.support.world import Ear, real_ambient
 
 JSON = ("Content-Type", "application/json")
 MAX_BODY_BYTES = 65_536
+READY_LATE_SECONDS = 60.0
 ENDPOINTS = "/v1/endpoints"
 URL = "https://example.com/hook"
 
@@ -98,6 +99,7 @@ class World:
                 limits=EndpointLimits(in_flight=32, most_in_flight=256, most_timeout_seconds=55.0),
                 secret_overlap_seconds=3600.0,
                 max_body_bytes=MAX_BODY_BYTES,
+                ready_late_seconds=READY_LATE_SECONDS,
                 exposition=lambda accept: (f"text/plain; asked={accept!r}", b"relay_up 1\n"),
                 is_draining=draining,
                 version="1.2.3",

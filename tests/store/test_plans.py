@@ -206,6 +206,16 @@ async def test_a_record_finds_everything_by_index(watched: tuple[World, list[str
     assert plan.read_whole.isdisjoint(BIG)
 
 
+async def test_lateness_touches_each_lane_and_not_its_rows(watched: tuple[World, list[str]]) -> None:
+    world, _ = watched
+    async with world.database.connection() as connection:
+        answer = await connection.fetchval(
+            f"explain (analyze, buffers, format json) {statements.text('measure_lateness')}"
+        )
+    top = json.loads(answer)[0]["Plan"]
+    assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < LANES * 15
+
+
 async def test_a_claim_touches_few_rows_however_many_a_closed_lane_holds(watched: tuple[World, list[str]]) -> None:
     """Fifty thousand rows lie in a closed lane; the claim may not even look at them."""
     world, _ = watched

@@ -17,6 +17,7 @@ from starlette.routing import Match, Route
 
 from relay.api import documentation, endpoints, health, page, receipts
 from relay.api.deps import ApiDeps
+from relay.api.readiness import Readiness
 from relay.store.faults import StoreUnavailable
 from relay.web.exchange import BodyReader
 from relay.web.problems import ErrorCode, FieldFault, Problem, invalid, pointer, refuse
@@ -51,6 +52,7 @@ def create_api(deps: ApiDeps) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.deps = deps
+    app.state.readiness = Readiness(health=deps.health, ambient=deps.ambient, late_seconds=deps.ready_late_seconds)
     app.state.bodies = BodyReader(deps.max_body_bytes)
     for room in (endpoints, receipts, health, page):
         # not included as routers: those would answer a wrong method without naming all the right ones

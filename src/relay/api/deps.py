@@ -54,6 +54,7 @@ class ApiDeps:
     limits: EndpointLimits
     secret_overlap_seconds: float
     max_body_bytes: int
+    ready_late_seconds: float
     exposition: Callable[[str], tuple[str, bytes]]
     is_draining: Callable[[], bool]
     version: str

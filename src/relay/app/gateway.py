@@ -134,6 +134,7 @@ def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, world: Ambi
         ),
         secret_overlap_seconds=settings.secret_overlap_secs,
         max_body_bytes=API_BODY_BYTES,
+        ready_late_seconds=settings.ready_late_secs,
         exposition=metrics.exposition,
         is_draining=work.stop.is_set,
         version=__version__,

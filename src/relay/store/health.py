@@ -33,13 +33,14 @@ class Reporting:
         """The queue as it is now."""
         with faults.translated():
             row = await self._connection.fetchrow(statements.text("measure_queue"))
+            late = await self._connection.fetchval(statements.text("measure_lateness"))
             dead = await self._connection.fetch(statements.text("dead_by_consumer"))
         assert row is not None, "an aggregate answers one row"
         return QueueMeasured(
             pending=row["pending"],
             in_flight=row["in_flight"],
             dead=row["dead"],
-            oldest_pending_age=math.nan if row["oldest_age"] is None else max(row["oldest_age"], 0.0),
+            oldest_pending_age=math.nan if late is None else max(late, 0.0),
             oldest_open_receipt_age=max(row["oldest_owed_age"] or 0.0, 0.0),
             dead_by_consumer=tuple((each[0], each[1]) for each in dead),
             open_breakers=(),
@@ -69,6 +70,12 @@ class Health:
         async with self._database.connection() as connection:
             seconds: float | None = await connection.fetchval(statements.text("last_heartbeat"), kind)
         return seconds
+
+    async def lateness(self) -> float | None:
+        """Seconds by which the earliest delivery is late (negative: not due yet), None if no open lane has any."""
+        async with self._database.connection() as connection:
+            late: float | None = await connection.fetchval(statements.text("measure_lateness"))
+        return late
 
     async def owed(self) -> int:
         """How many deliveries are pending or in flight."""

@@ -38,8 +38,7 @@ select (select count(*) from deliveries where status = 'pending')
 -- name: measure_queue
 -- parameters:
 -- index: deliveries_pending, deliveries_leased, deliveries_dead
--- For the gauges. The oldest age looks at pending deliveries of open lanes only: what is held is not late. One status at
--- a time, since `in ('pending', 'in_flight')` would match neither index and read everything that was ever delivered.
+-- For the gauges, beside measure_lateness. One status at a time, since `in ('pending', 'in_flight')` would match neither index and read everything that was ever delivered.
 with pending as (
     select count(*) as deliveries, min(d.id::text collate "C") as oldest from deliveries d where d.status = 'pending'
 ), in_flight as (
@@ -48,17 +47,40 @@ with pending as (
 select p.deliveries as pending,
        f.deliveries as in_flight,
        (select count(*) from deliveries where status = 'dead') as dead,
-       (select extract(epoch from now() - min(first.due_at))
-        from endpoints e
-        join endpoint_state s on s.endpoint_id = e.id
-        cross join lateral (select greatest(d.due_at, s.held_until) as due_at from deliveries d
-                            where d.status = 'pending' and d.endpoint_id = e.id order by d.due_at limit 1) first
-        where e.status = 'active' and e.removed_at is null)::double precision as oldest_age,
        -- a delivery id starts with the milliseconds at which its event was received
        (extract(epoch from now()) - ('x' || left(replace(least(p.oldest, f.oldest), '-', ''), 12))::bit(48)::bigint
                                     / 1000.0)::double precision as oldest_owed_age,
        (select count(*) from delivery_attempts_default) as default_partition_rows
 from pending p cross join in_flight f;
+
+-- name: measure_lateness
+-- parameters:
+-- index: deliveries_pending, endpoints_pkey, endpoint_state_pkey
+-- Seconds by which the earliest delivery is late, negative if none is due yet, null if nothing is pending. A held lane is
+-- due when it reopens; a paused, disabled or removed one is never late. Steps from lane to lane over those with something
+-- pending, so it costs some 8 µs for each of them (80 ms for 10,000), however long they are, and nothing where nothing
+-- is pending.
+with recursive lane as (
+    (select d.endpoint_id, d.due_at from deliveries d where d.status = 'pending'
+     order by d.endpoint_id, d.due_at limit 1)
+    union all
+    select n.endpoint_id, n.due_at
+    from lane l cross join lateral (
+        select d.endpoint_id, d.due_at from deliveries d
+        where d.status = 'pending' and d.endpoint_id > l.endpoint_id
+        order by d.endpoint_id, d.due_at limit 1
+    ) n
+)
+select extract(epoch from now() - min(greatest(l.due_at, g.held_until)))::double precision
+from lane l
+cross join lateral (
+    -- one by one by their keys, even in a plan that was made while there were no endpoints
+    select e.status = 'active' and e.removed_at is null as open, s.held_until
+    from endpoints e join endpoint_state s on s.endpoint_id = e.id
+    where e.id = l.endpoint_id
+    offset 0
+) g
+where g.open;
 
 -- name: dead_by_consumer
 -- parameters:

@@ -157,9 +157,10 @@ returning e.name;
 
 -- name: next_due
 -- parameters: busy_endpoints uuid[], busy_counts integer[]
--- index: deliveries_pending
+-- index: deliveries_pending, endpoints_pkey, endpoint_state_pkey
 -- Not used to claim; answers how many seconds from now the earliest of the first 512 lanes has something that can be
--- claimed, null if there is none. A hold is waited for; a lane that is full here opens when something lands.
+-- claimed, null if there is none. A hold is waited for; a lane that is full here opens when something lands. Lanes behind
+-- these are the poll's: see Queue.seconds_to_next_due.
 with recursive lane as (
     (select d.endpoint_id, d.due_at, 1 as visits from deliveries d where d.status = 'pending'
      order by d.endpoint_id, d.due_at limit 1)
@@ -172,9 +173,14 @@ with recursive lane as (
     ) n
     where l.visits < 512
 )
-select extract(epoch from min(greatest(l.due_at, s.held_until)) - now())::double precision as seconds
+select extract(epoch from min(greatest(l.due_at, g.held_until)) - now())::double precision as seconds
 from lane l
-join endpoints e on e.id = l.endpoint_id
-join endpoint_state s on s.endpoint_id = l.endpoint_id
 left join unnest($1::uuid[], $2::integer[]) as b (id, busy) on b.id = l.endpoint_id
-where e.status = 'active' and e.removed_at is null and e.max_in_flight > coalesce(b.busy, 0);
+cross join lateral (
+    -- one by one by their keys, even in a plan that was made while there were no endpoints
+    select e.status = 'active' and e.removed_at is null as open, e.max_in_flight, s.held_until
+    from endpoints e join endpoint_state s on s.endpoint_id = e.id
+    where e.id = l.endpoint_id
+    offset 0
+) g
+where g.open and g.max_in_flight > coalesce(b.busy, 0);
