@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -16,8 +17,11 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from tests.support.database import Server
-from tests.support.installation import Installation
+from tests.support.github_payloads import Payload, read_payloads
+from tests.support.installation import Installation, Service
+from tests.support.npm import kept_folder
 from tests.support.receiver import Receiver
+from tests.support.vendors import Vendors
 
 ROLE = "relay_system_tests"
 PASSWORD = "not-a-secret"
@@ -109,3 +113,39 @@ def receiver() -> Iterator[Receiver]:
     """The testkit's receiver, keeping what arrives."""
     with Receiver() as running:
         yield running
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An installation that runs, for all tests of a module."""
+
+    installation: Installation
+    gateway: Service
+
+
+@pytest.fixture(scope="module")
+def running(
+    database_server: Server,
+    template_database: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Iterator[Running]:
+    """One gateway and one dispatcher for all tests of a module; each has endpoints and event types of its own."""
+    with fresh_database(database_server, template_database) as dsn:
+        for installation in ended(Installation(tmp_path_factory.mktemp("running"), dsn), request):
+            gateway = installation.gateway()
+            installation.dispatcher()
+            yield Running(installation, gateway)
+
+
+@pytest.fixture(scope="session")
+def vendors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vendors]:
+    """The receivers around the vendors' own libraries."""
+    with ExitStack() as stack:
+        yield Vendors(stack, lambda: kept_folder("vendors", request.config, tmp_path_factory))
+
+
+@pytest.fixture(scope="session")
+def payloads(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Payload]:
+    """What GitHub sent."""
+    return read_payloads(kept_folder("github-payloads", request.config, tmp_path_factory))

@@ -8,16 +8,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pytest
 import standardwebhooks
 import stripe
 import svix.webhooks
 
-from tests.support.github_payloads import Payload, read_payloads
+from tests.support.github_payloads import Payload
 from tests.support.installation import Installation, add_endpoint, api
 from tests.support.producer import Event, Producer
 from tests.support.receiver import Receiver
@@ -64,15 +62,6 @@ PROFILES: Mapping[str, Verify] = {
     "github": by_githubs_scheme,
     "none": by_nothing,
 }
-
-
-@pytest.fixture(scope="session")
-def payloads(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Payload]:
-    """What GitHub sent, kept from one run to the next where pytest keeps anything."""
-    if not request.config.pluginmanager.has_plugin("cacheprovider"):
-        return read_payloads(tmp_path_factory.mktemp("github"))
-    assert request.config.cache is not None
-    return read_payloads(Path(request.config.cache.mkdir("github-payloads")))
 
 
 async def test_real_payloads_reach_an_endpoint_of_each_profile_byte_for_byte_and_verify(
