@@ -19,6 +19,8 @@ from relay.app.faults import CannotRun
 from relay.app.listening import address_of, listen
 from relay.app.serving import HEAD_BYTES, Tls, serve, tls_of
 from relay.settings import Bind, read
+from relay.web.answers import Answer
+from relay.web.exchange import Intake, send_answer
 from tests.support.certificates import issue
 from tests.support.wire import Cut, Wire, request
 
@@ -87,6 +89,131 @@ async def test_a_head_within_the_limit_is_served_however_small_its_pieces() -> N
             await wire.write(GET[position : position + 1])
         assert (await wire.ask(GET[-1:])).body == b"hello"
         assert (await wire.ask(GET)).body == b"hello"
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with the body, and with the headers that came as a header."""
+    intake = Intake.of(scope, receive)
+    body = b"".join([await intake.read(1 << 20)])
+    told = b";".join(b"%b=%b" % header for header in scope["headers"] if header[0].startswith(b"x-"))
+    await send_answer(Answer(200, b"text/plain", body, ((b"told", told),)), intake, send)
+
+
+POST = b"POST / HTTP/1.1\r\nhost: relay.test\r\n"
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+OFFERS = {
+    "java": b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAEAAEAAAAIAAAAB\r\n",
+    "websocket": b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+}
+
+
+@pytest.mark.parametrize("offer", OFFERS.values(), ids=OFFERS)
+@pytest.mark.parametrize(
+    "framed", [b"content-length: 5\r\n\r\nhello", b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"]
+)
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+async def test_an_offer_of_another_protocol_costs_no_request_its_body(offer: bytes, framed: bytes, step: int) -> None:
+    request_bytes = POST + offer + framed
+    async with served(echo) as server, await Wire.connect(server.url) as wire:
+        for _ in range(2):  # and none of its bytes is taken for the next request
+            for position in range(0, len(request_bytes), step):
+                await wire.write(request_bytes[position : position + step])
+            assert (await wire.reply()).body == b"hello"
+        await wire.write(2 * (b"GET / HTTP/1.1\r\nhost: relay.test\r\n" + offer + b"\r\n"))
+        assert (await wire.reply()).body == b""
+        assert (await wire.ask(POST + b"content-length: 2\r\n\r\nok")).body == b"ok"
+
+
+@pytest.mark.parametrize("space", [b" ", b"\t", b" \t  "])
+async def test_white_space_around_a_header_is_none_of_it(space: bytes) -> None:
+    head = POST + b"content-length:" + space + b"5" + space + b"\r\nx-given:" + space + b"a b" + space + b"\r\n\r\n"
+    async with served(echo) as server, await Wire.connect(server.url) as wire:
+        reply = await wire.ask(head + b"hello")
+        assert (reply.body, reply.headers["told"]) == (b"hello", "x-given=a b")
+
+
+async def test_a_trailer_is_not_a_header() -> None:
+    async with served(echo) as server, await Wire.connect(server.url) as wire:
+        await wire.write(CHUNKED + b"5\r\nhello\r\n0\r\nx-late: 1\r\n")
+        reply = await wire.ask(b"\r\n")
+        assert (reply.body, reply.headers["told"]) == (b"hello", "")
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [(b"0\r\n", b"x-filler: " + b"x" * 1012 + b"\r\n"), (b"5;", b"x" * 1024)],
+    ids=["trailers", "extensions"],
+)
+async def test_endless_framing_of_a_body_is_refused_soon_after_the_limit(begin: bytes, more: bytes) -> None:
+    async with served(echo) as server, await Wire.connect(server.url) as wire:
+        await wire.write(CHUNKED + begin)
+        written = 0
+        while written < 64 * HEAD_BYTES:
+            try:
+                await wire.write(more)
+            except OSError:
+                break
+            written += len(more)
+        assert written < 64 * HEAD_BYTES
+
+
+async def test_a_long_body_and_the_head_behind_it_are_counted_apart() -> None:
+    body = b"x" * (HEAD_BYTES + 1000)
+    async with served(echo) as server, await Wire.connect(server.url) as wire:
+        first = POST + b"content-length: %d\r\n\r\n" % len(body) + body
+        await wire.write(first + POST[:10])
+        assert (await wire.reply()).body == body
+        assert (await wire.ask(POST[10:] + b"content-length: 2\r\n\r\nok")).body == b"ok"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        CHUNKED + b"zz\r\n",
+        CHUNKED + b"5\r\nhelloX",
+        POST + b"transfer-encoding: gzip\r\n\r\nx",
+        POST + b"content-length: -1\r\n\r\n",
+    ],
+    ids=["no chunk size", "no end of a chunk", "unknown coding", "no length"],
+)
+async def test_framing_that_is_none_is_told(rest: bytes) -> None:
+    async with served(echo) as server, await Wire.connect(server.url) as wire:
+        reply = await wire.ask(rest)
+        assert (reply.status, reply.json()["code"]) == (400, "malformed")
+        await wire.closed()
+
+
+async def test_what_is_no_http_behind_a_request_spoils_no_answer() -> None:
+    async with served(echo) as server, await Wire.connect(server.url) as wire:
+        reply = await wire.ask(POST + b"content-length: 2\r\n\r\nok\x16\x03\x01 nonsense\r\n\r\n")
+        assert (reply.status, reply.body, reply.headers["connection"]) == (200, b"ok", "close")
+        await wire.closed()
+
+
+async def test_a_client_that_says_nothing_more_gets_its_answer() -> None:
+    may_answer = asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        await may_answer.wait()
+        await echo(scope, receive, send)
+
+    async with served(slow) as server, await Wire.connect(server.url) as wire, await Wire.connect(server.url) as other:
+        await wire.write(POST + b"content-length: 5\r\n\r\nhello")
+        wire.end()
+        await other.write(b"no http")  # answered after the end of the first was read
+        assert (await other.reply()).status == 400
+        may_answer.set()
+        reply = await wire.reply()
+        assert (reply.body, reply.headers["connection"]) == (b"hello", "close")
+        await wire.closed()
+
+
+async def test_a_body_that_ends_too_soon_is_told() -> None:
+    async with served(echo) as server, await Wire.connect(server.url) as wire:
+        await wire.write(POST + b"content-length: 50\r\n\r\nhello")
+        wire.end()
+        reply = await wire.reply()
+        assert (reply.status, reply.json()["code"]) == (400, "malformed")
 
 
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nhost: relay"], ids=["nothing", "half a head"])

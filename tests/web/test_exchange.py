@@ -185,3 +185,14 @@ async def test_a_flood_after_the_answer_is_cut_off() -> None:
 
     await send_answer(Answer(415, b"application/json", b"{}"), chunked(flood), Sent())
     assert asked == 5
+
+
+@pytest.mark.parametrize("declared", [b"14 ", b"0014", b"1, 4", b"what"])
+async def test_a_length_that_cannot_be_read_is_no_missing_body(declared: bytes) -> None:
+    intake = Intake(pieces(b"abc"), declared=declared, chunked=False)
+    assert not intake.ended
+
+
+@pytest.mark.parametrize("declared", [None, b"0", b"00"])
+async def test_a_request_that_declares_no_body_has_ended(declared: bytes | None) -> None:
+    assert Intake(never, declared=declared, chunked=False).ended

@@ -56,6 +56,16 @@ def test_no_content_type_raises(value: bytes) -> None:
     content_type_fault(value)
 
 
+@pytest.mark.parametrize("piece", [b";   ", b" ;", b"; a=b ", b'; a="\\"', b"\t", b";;  "])
+def test_no_content_type_takes_long_to_refuse(piece: bytes) -> None:
+    # once a few blanks took seconds and thirty the rest of the day; the test's time limit is what would tell
+    assert content_type_fault((b"application/json" + piece * 100)[:254] + b"@") is not None
+
+
+def test_a_content_type_that_is_taken_is_ascii() -> None:
+    assert content_type_fault(b'application/json; x="\xe9"') is not None
+
+
 @pytest.mark.parametrize(
     ("body", "word"),
     [

@@ -1,7 +1,8 @@
 """An ASGI application behind a socket that is bound already: uvicorn, with what it leaves open closed.
 
 Owns the server's options and its life. Invariant: once `stop` is set, `serve` returns within `drain_seconds` and a
-moment; what a client sends before its request begins is bounded in bytes and in time."""
+moment; whatever a client sends beside the bodies of its requests is bounded in bytes and in time.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import httptools
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -33,7 +35,9 @@ HEAD_SECONDS = 20.0
 """How long a request line and its headers may take, and how long a new connection may say nothing."""
 
 HEAD_BYTES = 64 * 1024
-"""How long a request line and its headers may be together."""
+"""How long a request line and its headers may be together, and likewise what is neither they nor a body."""
+
+_FRAMING = (b"content-length", b"transfer-encoding")
 
 TICK_SECONDS = 1.0
 """How often the `Date` header is renewed: it has a grain of a second."""
@@ -118,13 +122,16 @@ class _Server(uvicorn.Server):
 
 
 class BoundedHead(HttpToolsProtocol):
-    """Bounds what comes before a request's body, which uvicorn leaves to a proxy, and refuses in Relay's own form.
+    """Bounds what is read beside bodies, which uvicorn leaves to a proxy, and refuses in Relay's own form.
 
-    A head that is complete in one read, as nearly all are, costs one comparison.
+    Heads, trailers and chunk extensions are counted together: what was read since the last piece of a body or the last
+    end of a request. A head that is complete in one read, as nearly all are, costs one comparison.
     """
 
-    _head_bytes = 0
+    _beside_bytes = 0
+    _advanced = False
     _in_head = True
+    _resuming = False
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
@@ -137,38 +144,111 @@ class BoundedHead(HttpToolsProtocol):
         self._forget_head()
         super().connection_lost(exc)
 
+    def eof_received(self) -> bool | None:  # type: ignore[override]  # uvicorn's closes every connection
+        """A client that says that nothing more comes is still there for the answer to what it has said.
+
+        TLS knows no half-closed connections: there the end is the end.
+        """
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_complete or self.scheme == "https":
+            return None
+        if cycle.more_body:
+            self._refuse("the request ended before its body did")
+            return None
+        cycle.keep_alive = False
+        return True
+
+    # -- what the parser reports --------------------------------------------------------------------------------------
+
     def on_message_begin(self) -> None:
         """A request begins, on a new connection or on a kept one."""
-        self._in_head = True
-        super().on_message_begin()
+        if not self._resuming:
+            self._in_head = True
+            super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header without the white space around it (RFC 9110, 5.5); a trailer is none (6.5.1)."""
+        if not self._in_head:
+            return
+        name = name.lower()
+        value = value.rstrip(b" \t")
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """What follows is the application's to bound."""
-        self._in_head = False
-        super().on_headers_complete()
+        if not self._resuming:
+            self._in_head = False
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body, which is bounded where it is read."""
+        self._advanced = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole, unless its parser stopped at the offer of another protocol in its head."""
+        if self.parser.should_upgrade() and self._framing():
+            return
+        self._advanced = True
+        super().on_message_complete()
+
+    # -- bytes --------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, then look whether it is still inside a head."""
-        super().data_received(data)
-        if not self._in_head:
-            if self._head_timer is not None or self._head_bytes:
-                self._forget_head()
+        """Feed the parser, then look how much it took without getting on."""
+        self._unset_keepalive_if_required()
+        self._advanced = False
+        if not self._parse(data):
+            self._refuse("the bytes are not a valid HTTP request")
             return
-        self._head_bytes += len(data)
-        if self._head_bytes > HEAD_BYTES:
-            self._refuse(f"the request line and the headers may have at most {HEAD_BYTES} bytes")
+        self._beside_bytes = 0 if self._advanced else self._beside_bytes + len(data)
+        if self._beside_bytes > HEAD_BYTES:
+            what = "the request line and the headers" if self._in_head else "the trailers and chunk extensions"
+            self._refuse(f"{what} may have at most {HEAD_BYTES} bytes")
+        elif not self._in_head:
+            self._forget_head()
         elif self._head_timer is None:
             self._watch_head()
 
-    def send_400_response(self, msg: str) -> None:
-        """What uvicorn says of bytes that are no HTTP, in the form of all of Relay's refusals."""
-        self._refuse(msg)
+    def _parse(self, data: bytes) -> bool:
+        """Parse all of it; False if it is no HTTP.
+
+        The parser stops behind a head that offers another protocol (Java's client offers HTTP/2 in each request). No
+        other is spoken here, and an offer may be ignored (RFC 9110, 7.8): the request goes on as if there were none.
+        """
+        while data:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as offer:
+                self._read_on()
+                data = data[offer.args[0] :]
+            except httptools.HttpParserError:
+                return False
+            else:
+                break
+        return True
+
+    def _read_on(self) -> None:
+        """Have the body of the request whose head was read parsed as the body that it is, by a parser of its own."""
+        framing = self._framing()
+        if not framing:
+            return
+        self.parser = httptools.HttpRequestParser(self)
+        self._resuming = True
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % framing)
+        self._resuming = False
+
+    def _framing(self) -> bytes:
+        """The headers of the current request that say where its body ends, as lines; empty if it has none."""
+        lines = (b"%b: %b\r\n" % header for header in self.headers if header[0] in _FRAMING and header[1] != b"0")
+        return b"".join(lines)
 
     def _watch_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
 
     def _forget_head(self) -> None:
-        self._head_bytes = 0
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
@@ -179,12 +259,22 @@ class BoundedHead(HttpToolsProtocol):
         self.transport.close()
 
     def _refuse(self, detail: str) -> None:
-        """Answer with a problem document and close; in the middle of another answer, the close is the answer."""
+        """Answer with a problem document and close.
+
+        What is refused may be the rest of a request whose answer has not begun: then this is its answer. If it comes
+        behind whole requests that are still being answered, the end of those answers is the end of the connection.
+        """
         self._forget_head()
         if self.transport.is_closing():
             return
-        answering: RequestResponseCycle | None = self.cycle
-        if answering is None or answering.response_complete:
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.keep_alive = False
+            if not cycle.more_body:
+                return
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if cycle is None or cycle.response_complete or not (cycle.response_started or self.pipeline):
             answer = Problem(ErrorCode.MALFORMED, detail).answer()
             head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
             self.transport.write(head % (answer.media_type, len(answer.body)) + answer.body)

@@ -40,7 +40,8 @@ class Intake:
     def __init__(self, receive: Receive, *, declared: bytes | None, chunked: bool) -> None:
         self._receive = receive
         self.declared = int(declared) if declared is not None and declared.isdigit() else 0
-        self.ended = not (self.declared or chunked)
+        # only what certainly has no body has none: a length that cannot be read is for the server to tell the end of
+        self.ended = not chunked and (declared is None or (declared.isdigit() and not self.declared))
 
     @classmethod
     def of(cls, scope: Scope, receive: Receive) -> Intake:

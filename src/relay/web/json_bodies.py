@@ -20,8 +20,9 @@ T = TypeVar("T")
 LONGEST_CONTENT_TYPE = 255
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - the name that RFC 9110 gives to it
-_PARAMETER = rf"({_TOKEN})=({_TOKEN}|\"(?:[^\"\\]|\\.)*\")"
-_MEDIA_TYPE = re.compile(rf"({_TOKEN})/({_TOKEN})((?:[ \t]*;[ \t]*(?:{_PARAMETER})?)*)[ \t]*")
+_PARAMETER = rf"({_TOKEN})=({_TOKEN}|\"(?:[\t !#-\[\]-~]|\\[\t -~])*\")"
+# each white space can be matched in one place only, else a few blanks take the expression seconds to refuse
+_MEDIA_TYPE = re.compile(rf"({_TOKEN})/({_TOKEN})[ \t]*((?:;[ \t]*(?:{_PARAMETER}[ \t]*)?)*)")
 _PARAMETERS = re.compile(_PARAMETER)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
