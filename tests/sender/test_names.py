@@ -7,10 +7,10 @@ import pytest
 
 from relay.domain.egress import EgressPolicy
 from relay.domain.sending import ErrorClass
-from relay.sender import ResolverLimits, SendLimits
+from relay.sender import ResolverLimits, SendLimits, transfer
 from tests.sender.conftest import request, sending
 from tests.support.scripted_dns import AAAA, A, Answer, Broken, Missing, Records, ScriptedDns, Silent, Zone
-from tests.support.scripted_server import OK, ScriptedServer, answering
+from tests.support.scripted_server import OK, Peer, ScriptedServer, answering
 
 
 def always(answer: Answer) -> Zone:
@@ -156,6 +156,56 @@ async def test_both_families_of_a_name_are_one_target() -> None:
             facts = await here.post(server.url(host="both.test"))
     assert facts.status_code == 200
     assert server.connections == 1
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libcurl forgets the addresses that it was told after a second, the shortest that it can be set to."""
+    monkeypatch.setattr(transfer, "PINNED_SECONDS", 1)
+
+
+BOTH = always(Records(["127.0.0.2", "127.0.0.3"], ttl=60))
+
+
+@pytest.mark.usefixtures("forgetful")
+async def test_a_name_with_several_addresses_is_reached_again_after_libcurl_forgot_them() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.pause(1.2)
+        peer.answer(200, b"ok", b"Connection: close")
+
+    with ScriptedServer(script, host="127.0.0.3") as server, ScriptedDns(BOTH) as dns:
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            facts = [await here.post(server.url(host="several.test")) for _ in range(3)]
+    assert [(each.status_code, each.error_class, each.detail) for each in facts] == [(200, None, "")] * 3
+
+
+@pytest.mark.usefixtures("forgetful")
+async def test_a_kept_connection_that_dies_after_libcurl_forgot_the_addresses_costs_no_attempt() -> None:
+    def script(peer: Peer) -> None:
+        while peer.read_request() is not None:
+            if peer.number == 0 and len(peer.server.requests) == 2:
+                peer.pause(1.2)
+                return
+            peer.send(OK)
+
+    with ScriptedServer(script, host="127.0.0.3") as server, ScriptedDns(BOTH) as dns:
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            facts = [await here.post(server.url(host="several.test")) for _ in range(2)]
+    assert [(each.status_code, each.error_class, each.detail) for each in facts] == [(200, None, "")] * 2
+    assert server.connections == 2
+
+
+async def test_a_name_that_libcurl_does_not_remember_is_not_looked_up_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "PINNED_SECONDS", 0)
+    with ScriptedServer(answering(OK), host="127.0.0.3") as server, ScriptedDns(BOTH) as dns:
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            facts = await here.post(server.url(host="several.test"))
+            ((sentence, fault),) = here.faults
+            here.faults.clear()
+    assert (facts.error_class, facts.detail) == (ErrorClass.LOCAL, "the address was not at hand")
+    assert sentence == "libcurl looked for an address itself"
+    assert str(fault).startswith("Error 42 resolving"), "it was stopped before it asked the system"
 
 
 async def test_the_name_behind_the_pin_never_shows() -> None:

@@ -33,7 +33,8 @@ def pin(target: Target, addresses: Sequence[str]) -> Pin:
     """Tie the target to addresses (at least one; canonical text).
 
     One address is connected to as it is. Several get a name of their own, made of all of them, and libcurl tries them
-    as it would a resolved name's (RFC 8305); `+` lets such an entry age instead of staying for ever.
+    as it would a resolved name's (RFC 8305); `+` lets such an entry age instead of staying for ever, so it has to be
+    told again before each request.
     """
     if len(addresses) == 1:
         via, resolve = _in_brackets(addresses[0]), []

@@ -30,6 +30,10 @@ SWITCHING_PROTOCOLS = 101
 SMALL_BODY = 16 * 1024
 """Up to this size a handle may hold on to its last body until the next one."""
 
+PINNED_SECONDS = 2
+"""How long libcurl remembers the addresses of a pin, which it is told before every request. It walks through all it
+remembers after every request, so this is kept as short as its clock allows for sure."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -62,6 +66,7 @@ class Transfer(Generic[Token]):
         "_fresh",
         "_head",
         "_local_trouble",
+        "_lost_pin",
         "_pin",
         "_refusal",
         "_setting",
@@ -91,7 +96,7 @@ class Transfer(Generic[Token]):
         self._body_seen = 0
         self._pin: Pin | None = None
         self._connect_ms = self._total_ms = -1
-        self._dialled = self._fresh = False
+        self._dialled = self._fresh = self._lost_pin = False
         self._refusal: Refusal | None = None
         self._local_trouble = ""
         self.submitted_at = self.moved_at = 0.0
@@ -119,8 +124,8 @@ class Transfer(Generic[Token]):
         if pin is not self._pin:
             curl.setopt(pycurl.URL, pin.url)
             curl.setopt(pycurl.CONNECT_TO, pin.connect_to)
-            curl.setopt(pycurl.RESOLVE, pin.resolve)
             self._pin = pin
+        self._tell_addresses()
         curl.setopt(pycurl.POSTFIELDS, request.body)
         spent = now - self.submitted_at
         self._set_times(spent, spent)
@@ -128,16 +133,28 @@ class Transfer(Generic[Token]):
     def died_with_its_connection(self, code: int) -> bool:
         """Whether a kept connection failed before the answer began, so that it says nothing about the endpoint.
 
-        libcurl takes the next kept connection by itself, but gives up after five, and all may be dead.
+        libcurl takes the next kept connection by itself, but gives up after five, and all may be dead. By the time it
+        wants a new one, it may have forgotten the addresses.
         """
-        return code in failure.OF_THE_CONNECTION and not (self._dialled or self._head or self._fresh)
+        if self._dialled or self._head or self._fresh:
+            return False
+        if self._lost_pin:
+            return bool(self.curl.getinfo(pycurl.REQUEST_SIZE))
+        return code in failure.OF_THE_CONNECTION
 
     def renew(self, now: float) -> None:
         """Make ready for one more try, on a connection of its own, within what is left of the total time."""
         self._fresh = True
         self.curl.setopt(pycurl.FRESH_CONNECT, 1)
+        self._tell_addresses()
         self._reset()
         self._set_times(now - self.submitted_at, 0.0)
+
+    def _tell_addresses(self) -> None:
+        """Tell libcurl the addresses behind the pin's name. It takes them once, at the beginning of a transfer."""
+        assert self._pin is not None, "a transfer is prepared before it is renewed"
+        if self._pin.resolve:
+            self.curl.setopt(pycurl.RESOLVE, self._pin.resolve)
 
     @property
     def is_new_connection(self) -> bool:
@@ -183,7 +200,7 @@ class Transfer(Generic[Token]):
         self._head.clear()
         self._snippet = b""
         self._body_seen = 0
-        self._dialled = False
+        self._dialled = self._lost_pin = False
         self._refusal = None
         self._local_trouble = ""
         self.moved = -1
@@ -215,6 +232,7 @@ class Transfer(Generic[Token]):
             (pycurl.HTTP_CONTENT_DECODING, 0),
             (pycurl.TCP_NODELAY, 1),
             (pycurl.TCP_KEEPALIVE, 1),
+            (pycurl.DNS_CACHE_TIMEOUT, PINNED_SECONDS),
             (pycurl.MAXAGE_CONN, limits.idle_seconds),
             (pycurl.MAXLIFETIME_CONN, limits.lifetime_seconds),
             # a request waits for no other's connection, not even to learn whether it can be shared
@@ -228,6 +246,7 @@ class Transfer(Generic[Token]):
         curl.setopt(pycurl.HEADERFUNCTION, self._head.append)
         curl.setopt(pycurl.WRITEFUNCTION, self._take_body)
         curl.setopt(pycurl.OPENSOCKETFUNCTION, self._open)
+        curl.setopt(pycurl.RESOLVER_START_FUNCTION, self._resolving)
 
     def _set_times(self, spent: float, spent_connecting: float) -> None:
         """What is left of the request's times after so many seconds; set anew only where it differs."""
@@ -249,6 +268,11 @@ class Transfer(Generic[Token]):
         if len(self._snippet) < limits.snippet_bytes:
             self._snippet = (self._snippet + data)[: limits.snippet_bytes]
         return None if self._body_seen <= limits.response_cap_bytes else 0
+
+    def _resolving(self) -> int:
+        """Let libcurl read an address; a name that it does not remember it must never ask the system for."""
+        self._lost_pin = self._pin is None or bool(self._pin.resolve)
+        return int(self._lost_pin)
 
     def _open(self, _purpose: int, address: pycurl.CurlSockAddr) -> socket.socket | int:
         """Make the socket for an address that libcurl is about to dial, if it is one of the judged ones."""
@@ -328,6 +352,8 @@ class Transfer(Generic[Token]):
         libcurl fills in what is missing of its other instants when a transfer fails, but not these two.
         """
         getinfo = self.curl.getinfo
+        if self._lost_pin:
+            return None
         if not self._dialled:
             kept: int = getinfo(pycurl.PRETRANSFER_TIME_T)
             return kept
@@ -341,6 +367,9 @@ class Transfer(Generic[Token]):
             return failure.refused_class(self._refusal.reason), self._refusal.detail
         if self._local_trouble:
             return ErrorClass.LOCAL, self._local_trouble
+        if self._lost_pin or code == pycurl.E_COULDNT_RESOLVE_HOST:
+            self._setting.on_fault("libcurl looked for an address itself", RuntimeError(text))
+            return ErrorClass.LOCAL, "the address was not at hand"
         getinfo = self.curl.getinfo
         if code == pycurl.E_OPERATION_TIMEDOUT and self._connected_after() is None and now < self.deadline:
             return ErrorClass.CONNECT_TIMEOUT, failure.sentence(text)
