@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from relay.embedded import running_dsn
 from tests.embedded.conftest import holder, rows
-from tests.support.postgres import remove_if_left, throwaway_server
+from tests.support.postgres import remove, remove_if_left, throwaway_server
 
 
 def test_a_throwaway_server_makes_databases_and_is_gone_afterwards() -> None:
@@ -44,3 +45,12 @@ def test_a_folder_in_the_making_is_left_alone(data: Path, made: bool) -> None:
     remove_if_left(data)
     assert data.exists()
     shutil.rmtree(data)
+
+
+def test_of_many_who_remove_one_folder_at_once_each_leaves_content(tmp_path: Path) -> None:
+    folder = tmp_path / "server"
+    for name in range(20):
+        (folder / str(name)).mkdir(parents=True)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(remove, [folder] * 8))
+    assert list(tmp_path.iterdir()) == []

@@ -23,6 +23,7 @@ RELAXED = {"fsync": "off", "full_page_writes": "off"}
 """Commits behave as ever, but for a loss of power."""
 
 _PREFIX = "relay-tests-"
+_REMOVED_PREFIX = "removed-relay-tests-"
 _STOP_SECONDS = 30.0
 
 
@@ -42,7 +43,7 @@ def throwaway_server(settings: Mapping[str, str] = RELAXED) -> Iterator[Embedded
         yield server
     finally:
         server.stop()
-        shutil.rmtree(folder)
+        remove(folder)
 
 
 def remove_if_left(folder: Path) -> None:
@@ -55,6 +56,19 @@ def remove_if_left(folder: Path) -> None:
     try:
         if (left := Postmaster.running(layout.cluster)) is not None:
             left.end(signal.SIGQUIT, _STOP_SECONDS)
-        shutil.rmtree(folder)
+        remove(folder)
     finally:
         lock.release()
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder, unless somebody else does: a stopped server is anybody's, and two cannot empty one folder.
+
+    Whose renaming succeeds is the one who removes it.
+    """
+    mine = folder.with_name(f"{_REMOVED_PREFIX}{os.getpid()}-{folder.name}")
+    try:
+        folder.rename(mine)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(mine)
