@@ -20,20 +20,19 @@ PAUSE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What is posted. The key is the event's id as well."""
+    """What is posted. The key is the event's id as well; without a type here, the body has one."""
 
     key: str
     body: bytes
-    type: str = "load.posted"
+    type: str | None = "load.posted"
+    content_type: str = "application/json"
 
     @property
     def bytes(self) -> bytes:
         """The whole request."""
-        headers = {
-            "content-type": "application/json",
-            "relay-event-type": self.type,
-            "idempotency-key": f'"{self.key}"',
-        }
+        headers = {"content-type": self.content_type, "idempotency-key": f'"{self.key}"'}
+        if self.type is not None:
+            headers["relay-event-type"] = self.type
         return request("POST", "/v1/events", headers=headers, body=self.body)
 
 

@@ -123,6 +123,10 @@ class Running:
     gateway: Service
 
 
+PATIENT = {"RELAY_READ_TIMEOUT_SECS": "30", "RELAY_TOTAL_TIMEOUT_SECS": "30", "RELAY_LEASE_SECS": "40"}
+"""A receiver of one thread that hundreds of deliveries wait for is slow, not away."""
+
+
 @pytest.fixture(scope="module")
 def running(
     database_server: Server,
@@ -132,7 +136,7 @@ def running(
 ) -> Iterator[Running]:
     """One gateway and one dispatcher for all tests of a module; each has endpoints and event types of its own."""
     with fresh_database(database_server, template_database) as dsn:
-        for installation in ended(Installation(tmp_path_factory.mktemp("running"), dsn), request):
+        for installation in ended(Installation(tmp_path_factory.mktemp("running"), dsn, PATIENT), request):
             gateway = installation.gateway()
             installation.dispatcher()
             yield Running(installation, gateway)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import re
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import pytest
 
+from tests.docs.tree import ROOT
 from tests.support.installation import add_endpoint, api, eventually, post
 from tests.support.vendors import GITHUB_DOCUMENTED, GITHUB_NPM, RELAY_DOCUMENTED, VENDORS, Hook, Library, Seen, Vendors
 from tests.system.conftest import Running
@@ -208,6 +210,19 @@ async def test_the_webhook_id_is_the_delivery_id_and_has_no_dot(
     seen = await subscription.deliver()
     assert seen.headers["webhook-id"] == seen.headers["relay-delivery-id"]
     assert "." not in seen.headers["webhook-id"]
+
+
+async def test_the_receiver_in_the_readme_accepts_what_relay_sends_and_nothing_else(
+    running: Running, vendors: Vendors
+) -> None:
+    (program,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    subscription = subscribe(running, vendors, RELAY_DOCUMENTED)
+    readme: dict[str, Any] = {}
+    exec(program, readme)  # noqa: S102 - what people paste is run as they run it
+    readme["SECRET"] = subscription.secret
+    headers = {name.title(): value for name, value in (await subscription.deliver()).headers.items()}
+    assert [readme["receive"](headers, body) for body in (BODY, BODY, BODY + b" ")] == [204, 204, 401]
+    assert {headers["Relay-Delivery-Id"]} == readme["SEEN"]
 
 
 OWN_SECRETS = {
