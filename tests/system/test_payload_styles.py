@@ -189,6 +189,39 @@ async def test_the_libraries_refuse_just_the_bytes_that_the_documentation_warns_
     assert {name for name, status in statuses.items() if status == 401} == CANNOT_TAKE[str(library)]
 
 
+RAW_FORMS: dict[str, tuple[dict[str, str], list[bytes]]] = {
+    "a newline at the end": ({"content-type": "application/json"}, [b'{"type": "raw.form"}\n']),
+    "spaces": ({"content-type": "application/json"}, [b' { "type" : "raw.form" }  ']),
+    "a content type in odd case": ({"content-type": "Application/JSON; Charset=UTF-8"}, [b'{"type":"raw.form","n":1}']),
+    "chunks": ({"content-type": "application/json"}, [b'{"type": ', b'"raw.', b'form", "n": 1.0}', b"\n"]),
+    "a form": ({"content-type": "application/x-www-form-urlencoded", "relay-event-type": "raw.form"}, [b"a=%20&b=+"]),
+    "nothing": ({"content-type": "application/json", "relay-event-type": "raw.form"}, [b""]),
+}
+"""Case C47: bodies that differ from what a parser would write again, as they come over the wire."""
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["with-length", "chunked"])
+async def test_what_is_signed_are_the_raw_bytes_however_they_came(
+    running: Running, vendors: Vendors, chunked: bool
+) -> None:
+    subscribed = subscribe(running, vendors, DOCUMENTED, "raw.form")
+    events = []
+    with api(running.gateway) as client:
+        for name, (headers, pieces) in RAW_FORMS.items():
+            event = Event(
+                f"raw-{chunked}-{name}".replace(" ", "-"), b"".join(pieces), content_type=headers["content-type"]
+            )
+            named_headers = {**headers, "idempotency-key": event.key}
+            answer = client.post("/v1/events", content=iter(pieces) if chunked else event.body, headers=named_headers)
+            assert answer.status_code == 202, answer.text
+            events.append(event)
+    await all_closed(running, events)
+    arrived_as_posted(events, subscribed)
+    content_types = {event.key: event.content_type for event in events}
+    for each in subscribed:
+        assert {one.headers["relay-event-id"]: one.headers["content-type"] for one in each.hook.seen()} == content_types
+
+
 async def test_a_byte_order_mark_is_refused_where_the_type_would_be_read_from_the_body(running: Running) -> None:
     answer = post(running.gateway, b'\xef\xbb\xbf{"type": "odd.marked"}')
     assert (answer.status_code, answer.json()["code"]) == (400, "malformed")
