@@ -26,11 +26,13 @@ from relay.domain.telemetry import (
     ProcessStopped,
     ReceiptsClosed,
 )
+from relay.store.database import Database
 from relay.store.faults import StoreUnavailable
 from relay.store.queue import FIRST_LANE
 from relay.store.vault import Vault, new_key
 from relay.transports import http
 from tests.support.dispatching import RETRY, TENANT, TUNING, House
+from tests.support.link import Link
 from tests.support.receiver import Receiver
 from tests.support.scripted_server import never_accepting
 
@@ -264,6 +266,23 @@ async def test_a_listener_that_fails_does_not_make_the_recorder_write_again(hous
         await house.until(lambda: bool(house.heard(ReceiptsClosed)))
     assert house.heard(LeasesLost) == []
     assert (await house.receipt(first)).outcome is ReceiptOutcome.DELIVERED
+
+
+async def test_an_outcome_whose_answer_was_lost_is_told_once_and_as_what_it_was(
+    database_dsn: str, database: Database, receiver: Receiver
+) -> None:
+    async with Link(database_dsn) as link:
+        house = House(link.dsn, database)
+        endpoint = await house.endpoint(receiver.url("/ok/lost"))
+        async with house.dispatching():
+            link.lose_next_answer(b"/ok/lost")
+            receipt = await house.event(endpoint)
+            await house.until(lambda: bool(house.heard(AttemptsRecorded)))
+    assert link.losses == 1
+    assert len(await house.receipts.attempts(await house.delivery(receipt))) == 1
+    assert [len(each.attempts) for each in house.heard(AttemptsRecorded)] == [1]
+    assert house.heard(ReceiptsClosed) == [ReceiptsClosed(ReceiptOutcome.DELIVERED, 1)]
+    assert house.heard(LeasesLost) == []
 
 
 async def test_what_a_removed_endpoint_was_owed_is_told_as_dead_letters(house: House, receiver: Receiver) -> None:

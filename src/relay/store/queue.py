@@ -89,8 +89,8 @@ class Queue:
     async def record(self, attempts: Sequence[AttemptRecord], holds: Sequence[LaneHold] = ()) -> Recorded:
         """Write attempts, move their deliveries and progress their receipts, all in one transaction.
 
-        Idempotent: an attempt that was written before adds nothing. An attempt whose lease was lost is kept as a
-        record and reported in `lost`.
+        Idempotent: an attempt that was written before, by a call whose answer never came, adds nothing, and is reported
+        by what it did then. An attempt whose lease was lost is kept as a record and reported in `lost`.
         """
         # one statement is a transaction of its own; only holds need one around them, and they are rare
         async with self._records.transaction() if holds else self._records.connection() as connection:

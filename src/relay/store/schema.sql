@@ -198,9 +198,14 @@ CREATE FUNCTION public.record_outcomes(o_delivery uuid[], o_token uuid[], o_rece
 declare
     held uuid[];
     held_tokens uuid[];
+    moved_before uuid[];
+    moved_before_tokens uuid[];
+    acked_before uuid[];
     acked_receipts uuid[];
     closed_receipts uuid[];
     closed_outcomes receipt_outcome[];
+    closed_before receipt_outcome[];
+    receipts_before uuid[];
 begin
     -- held: the deliveries that still bear their claim's token, locked in id order
     select array_agg(l.id), array_agg(l.lease_token) into held, held_tokens from (
@@ -229,15 +234,16 @@ begin
 
     insert into delivery_attempts (delivery_id, at, lease_token, attempt, generation, outcome_class, reason,
                                    status_code, error_class, snippet, wait_ms, connect_ms, send_ms, first_byte_ms,
-                                   total_ms, display_url)
+                                   total_ms, display_url, late)
     select o.delivery, o.claimed_at + o.wait_ms * interval '1 millisecond', o.token, o.attempt, o.generation,
            o.class::outcome_class, o.reason, o.status_code, o.error_class, o.snippet, o.wait_ms, o.connect_ms,
-           o.send_ms, o.first_byte_ms, o.total_ms, o.display_url
+           o.send_ms, o.first_byte_ms, o.total_ms, o.display_url, h.id is null
     from unnest(o_delivery, o_claimed_at, o_token, o_attempt, o_generation, o_class, o_reason, o_status_code,
                 o_error_class, o_snippet, o_wait_ms, o_connect_ms, o_send_ms, o_first_byte_ms, o_total_ms,
                 o_display_url)
         as o (delivery, claimed_at, token, attempt, generation, class, reason, status_code, error_class, snippet,
               wait_ms, connect_ms, send_ms, first_byte_ms, total_ms, display_url)
+    left join unnest(held, held_tokens) as h (id, token) on h.id = o.delivery and h.token = o.token
     order by o.delivery, o.token
     on conflict do nothing;
 
@@ -259,11 +265,31 @@ begin
         from progressed p where p.outcome is not null;
     end if;
 
+    -- what was not held was late, now or then, or was recorded before
+    if coalesce(cardinality(held), 0) < cardinality(o_delivery) then
+        select array_agg(a.delivery_id), array_agg(a.lease_token),
+               array_agg(a.delivery_id) filter (where o.move = 'ack')
+        into moved_before, moved_before_tokens, acked_before
+        from unnest(o_delivery, o_token, o_claimed_at, o_wait_ms, o_move)
+            as o (delivery, token, claimed_at, wait_ms, move)
+        join delivery_attempts a
+            on a.delivery_id = o.delivery and a.at = o.claimed_at + o.wait_ms * interval '1 millisecond'
+               and a.lease_token = o.token and not a.late
+        where not exists (
+            select from unnest(held, held_tokens) as h (id, token) where h.id = o.delivery and h.token = o.token
+        );
+        select array_agg(r.id), array_agg(r.outcome) into receipts_before, closed_before
+        from (select distinct d.receipt_id, d.acked_at from deliveries d where d.id = any (acked_before)) b
+        join receipts r on r.id = b.receipt_id and r.closed_at = b.acked_at;
+    end if;
+
     return query
         select o.delivery, o.token, h.id is not null, c.outcome
         from unnest(o_delivery, o_token, o_receipt) as o (delivery, token, receipt)
-        left join unnest(held, held_tokens) as h (id, token) on h.id = o.delivery and h.token = o.token
-        left join unnest(closed_receipts, closed_outcomes) as c (receipt, outcome) on c.receipt = o.receipt;
+        left join unnest(held || moved_before, held_tokens || moved_before_tokens) as h (id, token)
+            on h.id = o.delivery and h.token = o.token
+        left join unnest(closed_receipts || receipts_before, closed_outcomes || closed_before) as c (receipt, outcome)
+            on c.receipt = o.receipt;
 end $$;
 
 CREATE TABLE public.deliveries (
@@ -311,7 +337,8 @@ CREATE TABLE public.delivery_attempts (
     send_ms real,
     first_byte_ms real,
     total_ms real,
-    display_url text
+    display_url text,
+    late boolean DEFAULT false NOT NULL
 )
 PARTITION BY RANGE (at);
 
@@ -332,7 +359,8 @@ CREATE TABLE public.delivery_attempts_default (
     send_ms real,
     first_byte_ms real,
     total_ms real,
-    display_url text
+    display_url text,
+    late boolean DEFAULT false NOT NULL
 );
 
 CREATE TABLE public.endpoint_state (
