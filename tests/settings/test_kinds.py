@@ -168,6 +168,11 @@ def test_no_password_shows_whatever_it_is_made_of(password: str) -> None:
     assert "hunter2" not in kinds.mask(f"postgresql://user@db/relay?password={marked}&x=y")
 
 
+def test_the_home_of_nobody_is_no_path() -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - its text is nobody's to read: the setting says what is wanted
+        kinds.PATH.parse("~nobody-of-that-name/relay")
+
+
 @given(st.sampled_from(rows()), st.text())
 def test_a_form_takes_a_text_or_refuses_it_but_never_breaks(row: Row, text: str) -> None:
     with suppress(ValueError):

@@ -174,7 +174,15 @@ NETWORKS: Kind[tuple[Network, ...]] = Kind(
     lambda networks: ",".join(str(network) for network in networks),
 )
 
-PATH: Kind[Path] = Kind("a path", lambda text: Path(text).expanduser())
+
+def _path(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as fault:  # ~somebody, who has no home here
+        raise ValueError from fault
+
+
+PATH: Kind[Path] = Kind("a path", _path)
 
 
 def _url(text: str, schemes: tuple[str, ...]) -> str:
