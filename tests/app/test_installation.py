@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,6 +13,7 @@ from relay.app.faults import CannotRun
 from relay.app.installation import KEY_FILE, Installation, check_ready, find, keys_of_folder, read_keys
 from relay.domain.secret import Secret
 from relay.settings import SettingsError, read
+from tests.support.database import Server
 
 KEY = "kfZbZCwrqZg0cxyVZxVGmOn9KdVsz8jzbz8BPzrWmv8="
 
@@ -80,6 +82,19 @@ async def test_a_database_that_does_not_answer_is_told_in_one_line_without_its_p
     assert "check that the server runs and that DATABASE_URL names it" in str(fault.value)
     assert "\n" not in str(fault.value)
     assert "hunter2" not in str(fault.value)
+
+
+async def test_a_server_without_a_connection_left_is_told_apart_from_one_that_is_away(
+    database_server: Server, database_dsn: str
+) -> None:
+    await database_server.run("create role crowded login password 'pw' connection limit 0")
+    try:
+        there = urlsplit(database_dsn)
+        dsn = there._replace(netloc="crowded:pw@" + there.netloc.rpartition("@")[2]).geturl()
+        with pytest.raises(CannotRun, match="raise its max_connections"):
+            await Installation(Secret(dsn), ()).open("tests", 1)
+    finally:
+        await database_server.run("drop role crowded")
 
 
 async def test_a_migrated_database_is_ready(database_dsn: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from relay.store import database as database_module
 from relay.store.database import Database
-from relay.store.faults import DataRefused, StoreBusy, StoreRefused, StoreUnavailable, translated
+from relay.store.faults import DataRefused, StoreBusy, StoreFull, StoreRefused, StoreUnavailable, translated
 from relay.store.health import Health
 from tests.store.world import World
 
@@ -202,7 +202,7 @@ async def test_a_deadlock_is_busy_and_changes_nothing(world: World) -> None:
 @pytest.mark.parametrize(
     ("fault", "shown"),
     [
-        (asyncpg.TooManyConnectionsError("x"), StoreUnavailable),
+        (asyncpg.TooManyConnectionsError("x"), StoreFull),
         (asyncpg.CannotConnectNowError("x"), StoreUnavailable),
         (asyncpg.AdminShutdownError("x"), StoreUnavailable),
         (asyncpg.DiskFullError("x"), StoreUnavailable),

@@ -7,6 +7,7 @@ import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -15,8 +16,9 @@ from relay.domain.endpoint import EndpointConfig, EndpointState
 from relay.domain.telemetry import QueueMeasured
 from relay.store.database import Database
 from relay.store.faults import StoreBusy, StoreUnavailable
-from relay.store.health import DISPATCHER, FORGOTTEN_AFTER_SECONDS, GATEWAY, Health
+from relay.store.health import DISPATCHER, FORGOTTEN_AFTER_SECONDS, GATEWAY, ConnectionsAllowed, Health
 from tests.store.world import TENANT, World, attempt, event, new_id
+from tests.support.database import Server
 
 
 @pytest.fixture
@@ -73,6 +75,35 @@ async def test_a_process_that_was_silent_for_long_is_forgotten(world: World, hea
 
 async def test_a_database_that_answers_answers(health: Health) -> None:
     await health.answers()
+
+
+@pytest.fixture
+async def bounded(database_server: Server, database_dsn: str) -> AsyncIterator[Health]:
+    """The same as a role sees it that may open seven connections."""
+    await database_server.run("create role bounded login password 'pw' connection limit 7")
+    there = urlsplit(database_dsn)
+    dsn = there._replace(netloc="bounded:pw@" + there.netloc.rpartition("@")[2]).geturl()
+    database = await Database.connect(dsn, name="bounded", size=1)
+    yield Health(database)
+    await database.close()
+    await database_server.run("drop role bounded")
+
+
+async def test_a_superuser_may_open_what_the_server_has(world: World, health: Health) -> None:
+    (row,) = await world.sql("show max_connections")
+    reserved = int(await world.value("select current_setting('superuser_reserved_connections')"))
+    assert await health.connections_allowed() == ConnectionsAllowed(
+        int(row[0]) - reserved, "max_connections (less what it reserves)"
+    )
+
+
+async def test_the_narrowest_limit_of_connections_counts(
+    world: World, bounded: Health, database_server: Server
+) -> None:
+    assert await bounded.connections_allowed() == ConnectionsAllowed(7, "connection limit of our role")
+    name = await world.value("select current_database()")
+    await database_server.run(f"alter database {name} connection limit 5")
+    assert await bounded.connections_allowed() == ConnectionsAllowed(5, "connection limit of that database")
 
 
 async def test_what_is_owed_is_what_is_pending_or_in_flight(world: World, health: Health) -> None:

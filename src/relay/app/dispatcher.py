@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from relay import __version__
 from relay.app.ambience import ambient
+from relay.app.connections import check_connections, of_crew
 from relay.app.egress import policy_of
 from relay.app.exposition import dispatcher_http
 from relay.app.faults import CannotRun
@@ -61,6 +62,7 @@ async def run_dispatcher(work: Work) -> None:
     world = ambient()
     async with _pools(installation, work.settings) as pools:
         await check_ready(pools.records)
+        await check_connections(pools.records, of_crew(work.settings), work.settings)
         with numbers_of(Process.DISPATCHER, work) as metrics:
             dispatcher = _dispatcher(installation, work, pools, world, Broadcast((metrics.listener, log_listener())))
             try:

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from relay import __version__
 from relay.api import ApiDeps, EndpointLimits, create_api
 from relay.app.ambience import ambient
+from relay.app.connections import check_connections, of_crew
 from relay.app.egress import policy_of
 from relay.app.installation import Installation, away, check_ready, find
 from relay.app.listening import address_of
@@ -69,6 +70,7 @@ async def run_gateway(work: Work) -> None:
     world = ambient()
     async with _pools(installation, work.settings) as pools:
         await check_ready(pools.api)
+        await check_connections(pools.api, of_crew(work.settings), work.settings)
         with numbers_of(Process.GATEWAY, work) as metrics:
             emit = Broadcast((metrics.listener, log_listener()))
             vault = installation.vault()

@@ -18,7 +18,7 @@ from relay.domain.secret import Secret
 from relay.embedded import EmbeddedFault, running_dsn
 from relay.settings import Settings, check_database
 from relay.store.database import Database
-from relay.store.faults import NotMigrated, StoreUnavailable
+from relay.store.faults import NotMigrated, StoreFull, StoreUnavailable
 from relay.store.migrate import check_migrated
 from relay.store.vault import InvalidKey, Vault, new_key
 
@@ -92,6 +92,8 @@ async def check_ready(database: Database) -> None:
 
 def away(fault: StoreUnavailable) -> CannotRun:
     """What to tell of a database that does not answer."""
+    if isinstance(fault, StoreFull):
+        return CannotRun(f"{one_line(fault)}; raise its max_connections, or lower RELAY_WORKERS or RELAY_DATABASE_POOL")
     return CannotRun(f"{one_line(fault)}; check that the server runs and that DATABASE_URL names it")
 
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from relay.app.connections import of_server
 from relay.app.faults import CannotRun
 from relay.app.installation import keys_of_folder, one_line
 from relay.embedded import EmbeddedFault, EmbeddedServer
@@ -35,7 +36,7 @@ async def local_database(settings: Settings, *, say: Say, notice: Say) -> AsyncI
     `say` is told what is being done, `notice` what went wrong.
     """
     folder = settings.data_dir.expanduser().absolute()
-    server = EmbeddedServer(folder)
+    server = EmbeddedServer(folder, connections=of_server(settings))
     say(f"starting the database in {folder}")
     try:
         async with contextlib.AsyncExitStack() as stack:

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.app.connections import check_all_connections
 from relay.app.crew import Crew
 from relay.app.installation import Installation, find
 from relay.app.listening import address_of, url_of
@@ -62,7 +63,9 @@ async def everything(
         urls = {role: url_of(address_of(listeners[role]), scheme_of(role, settings)) for role in roles}
         if settings.database_url is None:
             await stack.enter_async_context(local_database(settings, say=say, notice=notice))
-        await _migrate(find(settings), say)
+        installation = find(settings)
+        await check_all_connections(installation, settings)
+        await _migrate(installation, say)
         crews = []
         for role in roles:
             say(f"starting the {role}")

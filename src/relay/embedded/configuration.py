@@ -37,6 +37,10 @@ _MOST_BUFFERS = 256 * _MIB
 _MEMORY_BOUNDS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
+CONNECTIONS = 100
+"""How many connections a server allows that nobody told how many it will have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """What the settings depend on: the machine's memory in bytes, and what belongs to this one server."""
@@ -47,6 +51,7 @@ class Place:
     sockets: Path
     port: int
     cluster_name: str
+    connections: int = CONNECTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def _access(place: Place) -> Sequence[Setting]:
         Setting("unix_socket_permissions", "0777", "the folder is the guard; the server's account may not be ours"),
         Setting("port", str(place.port), "only a part of the socket's name"),
         Setting("password_encryption", "scram-sha-256", "the password never leaves its file"),
-        Setting("max_connections", "100", "pools are small; each connection is a process"),
+        Setting("max_connections", str(place.connections), "as many as are asked for; each connection is a process"),
         Setting(
             "client_connection_check_interval", "5s", "the locks of a killed process go soon, not after its statement"
         ),

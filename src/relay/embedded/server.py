@@ -16,7 +16,15 @@ from pathlib import Path
 
 from relay.embedded import cluster
 from relay.embedded.account import Account, Runner, Way, account_for, find_runner
-from relay.embedded.configuration import ACCESS, ACCESS_FILE, SETTINGS_FILE, Place, settings_text, usable_memory
+from relay.embedded.configuration import (
+    ACCESS,
+    ACCESS_FILE,
+    CONNECTIONS,
+    SETTINGS_FILE,
+    Place,
+    settings_text,
+    usable_memory,
+)
 from relay.embedded.credentials import PORT, Credentials, read_credentials, write_credentials
 from relay.embedded.faults import DataFolderRefused, EmbeddedFault, NoUsableAccount
 from relay.embedded.files import place, read_or_none
@@ -47,12 +55,20 @@ class _Running:
 class EmbeddedServer:
     """One PostgreSQL server in ``DIR/pg/<replica>``, for the processes of this machine.
 
-    `settings` are added to Relay's own, and win; tests use it, the product leaves it alone. Nothing happens before
-    `start`. Not for several threads at once.
+    `connections` may be open at once. `settings` are added to Relay's own, and win; tests use it, the product leaves it
+    alone. Nothing happens before `start`. Not for several threads at once.
     """
 
-    def __init__(self, data_dir: Path, replica: str = "r1", *, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        replica: str = "r1",
+        *,
+        connections: int = CONNECTIONS,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._layout = Layout(data_dir, replica)
+        self._connections = connections
         self._settings = dict(settings or {})
         self._running: _Running | None = None
 
@@ -85,7 +101,7 @@ class EmbeddedServer:
         if self._running is None:
             with _translated(self._layout), contextlib.ExitStack() as undo:
                 waiting = Waiting(on_progress, give_up.is_set if give_up is not None else lambda: False)
-                self._running = _Start(self._layout, self._settings, waiting, undo).run()
+                self._running = _Start(self._layout, self._connections, self._settings, waiting, undo).run()
                 undo.pop_all()
 
     def stop(self) -> None:
@@ -116,9 +132,15 @@ class _Start:
     """One start, with what its steps share. What has to be taken back if a later step fails is put on `undo`."""
 
     def __init__(
-        self, layout: Layout, settings: Mapping[str, str], waiting: Waiting, undo: contextlib.ExitStack
+        self,
+        layout: Layout,
+        connections: int,
+        settings: Mapping[str, str],
+        waiting: Waiting,
+        undo: contextlib.ExitStack,
     ) -> None:
         self._layout = layout
+        self._connections = connections
         self._settings = settings
         self._waiting = waiting
         self._report = waiting.report
@@ -244,6 +266,7 @@ class _Start:
             sockets=sockets,
             port=PORT,
             cluster_name=self._cluster_name(folder),
+            connections=self._connections,
         )
         return {SETTINGS_FILE: settings_text(facts, self._settings), ACCESS_FILE: ACCESS}
 

@@ -88,7 +88,12 @@ class Settings:
         "embedded server",
         "PostgreSQL 15 or newer. Several hosts with `target_session_attrs=read-write` follow a failover.",
     )
-    database_pool: int = setting(kinds.whole(5, 1000), "8", "Database connections of each process, at most.")
+    database_pool: int = setting(
+        kinds.whole(5, 1000),
+        "8",
+        "Database connections of each process, at most. Those of all workers must fit into the server's "
+        "`max_connections`; the embedded server's follows from them.",
+    )
     data_dir: Path = setting(kinds.PATH, ".relay", "Folder of the embedded server and its key; made if missing.")
     secret_keys: tuple[Secret, ...] | None = optional(
         kinds.SECRET_KEYS,

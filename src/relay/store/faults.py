@@ -37,6 +37,10 @@ class StoreUnavailable(Exception):
     """The database did not answer. What was asked for may or may not have happened."""
 
 
+class StoreFull(StoreUnavailable):
+    """The server has no connection left for us; nothing was changed."""
+
+
 class StoreBusy(StoreUnavailable):
     """The database refused because of others' locks; nothing was changed."""
 
@@ -71,6 +75,8 @@ def translated() -> Iterator[None]:
             # the row's day got its own partition while it waited to be written to the default one
             raise StoreBusy(f"the database is busy: {fault}") from fault
         raise StoreRefused(_refusal(fault)) from fault
+    except asyncpg.TooManyConnectionsError as fault:
+        raise StoreFull(f"the database has no connection left: {fault}") from fault
     except _AWAY as fault:
         raise StoreUnavailable(f"the database did not answer: {type(fault).__name__}: {fault}") from fault
     except asyncpg.InterfaceError as fault:

@@ -6,8 +6,10 @@ Owns the housekeeping statements. Invariant: at most one process at a time holds
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from uuid import UUID
 
 from relay.domain.telemetry import QueueMeasured
@@ -21,6 +23,14 @@ _REPORTING_LOCK = 0x52454C42
 
 FORGOTTEN_AFTER_SECONDS = 3600.0
 """A process that has not reported for so long is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionsAllowed:
+    """How many connections may be open at once, by everybody together, and the name of the narrowest limit."""
+
+    connections: int
+    limit: str
 
 
 class Reporting:
@@ -58,6 +68,18 @@ class Health:
         """Return if the database answers. Raises `StoreUnavailable`."""
         async with self._database.connection() as connection:
             await connection.fetchval("select 1")
+
+    async def connections_allowed(self) -> ConnectionsAllowed:
+        """How many connections the server, the database and our role allow."""
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(statements.text("connections_allowed"))
+        assert row is not None, "who is connected has a role and a database"
+        limits = [
+            ConnectionsAllowed(row["server"], "max_connections (less what it reserves)"),
+            ConnectionsAllowed(_unless_none(row["database"]), "connection limit of that database"),
+            ConnectionsAllowed(_unless_none(row["role"]), "connection limit of our role"),
+        ]
+        return min(limits, key=lambda limit: limit.connections)
 
     async def beat(self, process: UUID, kind: str) -> None:
         """Report that this process is there."""
@@ -103,6 +125,10 @@ class Health:
                 await _bound_lock_waits(connection)
                 made += await connection.fetchval(statements.text("ensure_partitions"), parent, days_ahead)
         return made
+
+
+def _unless_none(limit: int | None) -> int:
+    return sys.maxsize if limit is None else limit
 
 
 async def _bound_lock_waits(connection: Connection) -> None:

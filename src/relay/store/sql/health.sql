@@ -17,6 +17,18 @@ delete from heartbeats where reported_at < now() - $1 * interval '1 second';
 -- Seconds since the last report of a process of that kind, null if there was none.
 select extract(epoch from now() - max(reported_at))::double precision from heartbeats where kind = $1;
 
+-- name: connections_allowed
+-- parameters:
+-- index:
+-- What bounds the connections of this role to this database: the server's number less what it keeps for others, the
+-- role's and the database's own (null without one). A superuser is bound by the first alone.
+select current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
+           - coalesce(current_setting('reserved_connections', true), '0')::integer as server,
+       case when r.rolconnlimit >= 0 and not r.rolsuper then r.rolconnlimit end as role,
+       case when d.datconnlimit >= 0 and not r.rolsuper then d.datconnlimit end as database
+from pg_roles r cross join pg_database d
+where r.rolname = session_user and d.datname = current_database();
+
 -- name: try_reporting_lock
 -- parameters: lock number
 -- index:
