@@ -1,5 +1,7 @@
 """Names: looked up once at a time, judged as a whole, pinned, and never a reason for others to wait."""
 
+import errno
+import socket
 import time
 from dataclasses import replace
 
@@ -145,6 +147,60 @@ async def test_the_next_address_is_tried_when_the_first_refuses_the_connection()
                 assert facts.status_code == 200
     assert server.connections == 1
     assert server.requests[0].values("host") == [f"several.test:{server.port}"]
+
+
+@pytest.fixture
+def without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has no socket for IPv6."""
+
+    opened = transfer._Opened
+
+    def opening(family: int, kind: int, protocol: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return opened(family, kind, protocol)
+
+    monkeypatch.setattr(transfer, "_Opened", opening)
+
+
+@pytest.mark.usefixtures("without_ipv6")
+@pytest.mark.parametrize(
+    ("sent", "fate"),
+    [
+        (OK, None),
+        (b"", ErrorClass.RESET),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", ErrorClass.RESET),
+        (b"220 mail.test ESMTP\r\n", ErrorClass.PROTOCOL),
+        (None, ErrorClass.TOTAL_TIMEOUT),
+    ],
+)
+async def test_an_address_that_this_machine_cannot_dial_says_nothing_about_the_one_that_it_reached(
+    sent: bytes | None, fate: ErrorClass | None
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        if sent is None:
+            peer.wait_for_close()
+        else:
+            peer.send(sent)
+
+    with ScriptedServer(script) as server, ScriptedDns(always(Records(["127.0.0.1", "::1"], ttl=60))) as dns:
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            facts = await here.post(server.url(host="both.test"), seconds=0.5)
+    assert facts.error_class is fate
+
+
+@pytest.mark.usefixtures("without_ipv6")
+@pytest.mark.parametrize(
+    ("addresses", "fate"), [(["127.0.0.1", "::1"], ErrorClass.CONNECT_REFUSED), (["::1"], ErrorClass.LOCAL)]
+)
+async def test_only_what_no_address_was_asked_for_is_trouble_of_this_machine(
+    addresses: list[str], fate: ErrorClass
+) -> None:
+    with ScriptedDns(always(Records(addresses, ttl=60))) as dns:
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            facts = await here.post("http://several.test:1/")
+    assert facts.error_class is fate
 
 
 async def test_both_families_of_a_name_are_one_target() -> None:

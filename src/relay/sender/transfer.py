@@ -278,8 +278,9 @@ class Transfer(Generic[Token]):
         """Make the socket for an address that libcurl is about to dial, if it is one of the judged ones."""
         try:
             self._dialled = True
-            self._refusal = self._judge(str(address.addr[0]))
-            if self._refusal is not None:
+            refusal = self._judge(str(address.addr[0]))
+            if refusal is not None:
+                self._refusal = refusal
                 return pycurl.SOCKET_BAD
             self._setting.opening()
             return _Opened(address.family, address.socktype, address.protocol)
@@ -362,18 +363,24 @@ class Transfer(Generic[Token]):
         return ready or None
 
     def _explain(self, code: int, text: str, now: float) -> tuple[ErrorClass, str]:
-        """The class and the sentence of a failure: first what this side did, then what libcurl says."""
-        if self._refusal is not None:
-            return failure.refused_class(self._refusal.reason), self._refusal.detail
-        if self._local_trouble:
-            return ErrorClass.LOCAL, self._local_trouble
+        """The class and the sentence of a failure: first what this side did, then what libcurl says.
+
+        What became of an address's socket counts only if no address was connected to. That this side had none for one
+        of several addresses counts only if the system was not asked to connect to any other.
+        """
+        getinfo = self.curl.getinfo
+        system_error = getinfo(pycurl.OS_ERRNO)
+        if code == pycurl.E_COULDNT_CONNECT:
+            if self._refusal is not None:
+                return failure.refused_class(self._refusal.reason), self._refusal.detail
+            if self._local_trouble and not system_error:
+                return ErrorClass.LOCAL, self._local_trouble
         if self._lost_pin or code == pycurl.E_COULDNT_RESOLVE_HOST:
             self._setting.on_fault("libcurl looked for an address itself", RuntimeError(text))
             return ErrorClass.LOCAL, "the address was not at hand"
-        getinfo = self.curl.getinfo
         if code == pycurl.E_OPERATION_TIMEDOUT and self._connected_after() is None and now < self.deadline:
             return ErrorClass.CONNECT_TIMEOUT, failure.sentence(text)
-        error = failure.error_class(code, getinfo(pycurl.OS_ERRNO), text)
+        error = failure.error_class(code, system_error, text)
         if error is ErrorClass.TOTAL_TIMEOUT and self.had_to_wait:
             return ErrorClass.LOCAL, "part of the time went by while no connection was free"
         return error, failure.sentence(text)
