@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from relay.dispatcher import ClaimTuning, Directory
+from relay.dispatcher import ClaimTuning, Directory, launcher
 from relay.dispatcher.launcher import Launcher
 from relay.domain.delivery import DeadReason, DeliveryStatus
 from relay.domain.outcome import HandBackReason, OutcomeClass, OutcomeReason, Retry
@@ -25,7 +27,9 @@ from relay.domain.telemetry import (
     LoopCrashed,
     ProcessStopped,
     ReceiptsClosed,
+    SendsFailedHere,
 )
+from relay.sender import transfer
 from relay.store.database import Database
 from relay.store.faults import StoreUnavailable
 from relay.store.queue import FIRST_LANE
@@ -128,6 +132,25 @@ async def test_a_lease_too_short_for_the_total_timeout_is_not_sent(house: House,
     assert house.heard(DeliveriesHandedBack)[0].reason is HandBackReason.LEASE
     assert receiver.received() == []
     assert (await house.delivery(receipt)).attempts == 0
+
+
+async def test_trouble_of_this_machine_spends_no_attempt_and_is_told_once_while_it_lasts(
+    house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*_: int) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(transfer, "_Opened", none_left)
+    monkeypatch.setattr(launcher, "LOCAL_DELAY_SECONDS", 0.05)
+    endpoint = await house.endpoint(receiver.url("/ok"), name="billing")
+    async with house.dispatching():
+        receipt = await house.event(endpoint)
+        await house.until(lambda: len(house.heard(DeliveriesHandedBack)) >= 3)
+        monkeypatch.undo()
+        await house.until(lambda: bool(house.heard(ReceiptsClosed)))
+    assert {each.reason for each in house.heard(DeliveriesHandedBack)} == {HandBackReason.LOCAL}
+    assert house.heard(SendsFailedHere) == [SendsFailedHere(1, "billing", "Too many open files")]
+    assert (await house.delivery(receipt)).attempts == 1
 
 
 async def test_outcomes_are_written_after_the_database_was_away(house: House, receiver: Receiver) -> None:

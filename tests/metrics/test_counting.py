@@ -69,6 +69,8 @@ def _name(value: object) -> str:
         (DISPATCHER, t.RetriesScheduled(4), {"relay_retries_scheduled_total": 4}),
         (DISPATCHER, t.DeliveriesDeferred(DeferralReason.PAUSED, 2),
          {"relay_deliveries_deferred_total{reason=paused}": 2}),
+        (DISPATCHER, t.DeliveriesHandedBack(4, HandBackReason.LOCAL),
+         {"relay_deliveries_handed_back_total{reason=local}": 4}),
         (DISPATCHER, t.PermitsAwaited(0.25),
          {"relay_global_wait_seconds_sum": 0.25, "relay_global_wait_seconds_count": 1}),
         (DISPATCHER, t.InFlightChanged(17), {"relay_in_flight": 17}),
@@ -115,7 +117,7 @@ def test_what_is_not_counted_moves_nothing(process: t.Process, kind: type[t.Happ
     example: dict[type[t.Happening], t.Happening] = {
         t.EventsAccepted: t.EventsAccepted(1, 2, 1),
         t.DeliveriesClaimed: t.DeliveriesClaimed(1, 1, 0.1),
-        t.DeliveriesHandedBack: t.DeliveriesHandedBack(1, HandBackReason.GATE),
+        t.SendsFailedHere: t.SendsFailedHere(3, "billing", "Too many open files"),
         t.BreakerMoved: t.BreakerMoved("billing", BreakerState.OPEN, 1),
         t.LaneHeld: t.LaneHeld("billing", 1),
         t.EndpointDisabled: t.EndpointDisabled("billing"),

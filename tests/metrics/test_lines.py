@@ -139,6 +139,7 @@ def test_a_dead_letters_line_says_why(logger: logging.Logger, kept: Kept) -> Non
         (t.LeasesLost(1), "WARNING"),
         (t.QuorumFailed(3), "WARNING"),
         (t.EndpointDisabled("billing"), "WARNING"),
+        (t.SendsFailedHere(3, "billing", "Too many open files"), "WARNING"),
         (t.DeadLettered("", DeadReason.NO_ROUTE), "WARNING"),
         (t.BreakerMoved("billing", BreakerState.OPEN, 1), "WARNING"),
         (t.BrokerModeChanged(active=False, reason="gone"), "WARNING"),
@@ -163,6 +164,7 @@ def test_what_a_person_should_know_has_a_line_with_its_fields(
     [
         t.DeadLettered("billing", DeadReason.EXHAUSTED),
         t.DeliveriesHandedBack(3, HandBackReason.GATE),
+        t.DeliveriesHandedBack(3, HandBackReason.LOCAL),
         t.RequestRefused(t.RejectReason.SIZE),
         t.LoopSucceeded(t.Loop.REAPER),
     ],

@@ -20,6 +20,7 @@ DISPATCHER = {
     "relay_queue_oldest_pending_age_seconds",
     "relay_delivery_attempts_total{outcome}",
     "relay_deliveries_deferred_total{reason}",
+    "relay_deliveries_handed_back_total{reason}",
     "relay_delivery_seconds",
     "relay_send_seconds",
     "relay_in_flight",

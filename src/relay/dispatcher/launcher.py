@@ -24,13 +24,16 @@ from relay.domain.outcome import (
     judge,
 )
 from relay.domain.sending import OutboundRequest, Phases, SendFacts
-from relay.domain.telemetry import InFlightChanged, Listener, Loop, LoopCrashed
+from relay.domain.telemetry import InFlightChanged, Listener, Loop, LoopCrashed, SendsFailedHere
 from relay.domain.trace import TRACE_ENTROPY_BYTES
 from relay.sender import HttpSender
 from relay.transports import http
 
 LOCAL_DELAY_SECONDS = 1.0
 """How long a delivery waits that this machine could not send."""
+
+TOLD_EVERY_SECONDS = 10.0
+"""How often trouble of this machine is told of while it lasts: every delivery meets it again each second."""
 
 ABORTED_DELAY_SECONDS = 30.0
 """How long a delivery waits whose request could not be made: a bug does not go away within a second."""
@@ -59,6 +62,8 @@ class Launcher:
         self._max_payload_bytes = max_payload_bytes
         self._ambient = ambient
         self._emit = emit
+        self._failed_here = 0
+        self._told_at: float | None = None
         self.sender: HttpSender[Flight] | None = None
 
     def launch(self) -> None:
@@ -136,11 +141,21 @@ class Launcher:
         )
         if isinstance(judgement.verdict, HandBack):
             self._recorder.hand_back([flight.lease], judgement.verdict.reason, LOCAL_DELAY_SECONDS)
+            self._tell_trouble(address.consumer, facts.detail)
             return
         self._recorder.add(flight, facts, judgement, wait_ms=(flight.launched_at - flight.claimed_at) * 1000)
         lane = judgement.lane
         if lane is not None and (lane.disable or lane.hold_seconds):
             self.flights.shut(claimed.endpoint_id)
+
+    def _tell_trouble(self, consumer: str, detail: str) -> None:
+        """Tell at once, and while it goes on now and then, that this machine cannot send."""
+        self._failed_here += 1
+        now = self._ambient.monotonic()
+        if self._told_at is None or now - self._told_at >= TOLD_EVERY_SECONDS:
+            self._told_at = now
+            self._emit(SendsFailedHere(self._failed_here, consumer, detail))
+            self._failed_here = 0
 
     def _grounded(self, flight: Flight, now: float) -> bool:
         """Deal with a flight that must not be sent; answers whether it was one."""

@@ -181,6 +181,16 @@ class DeliveriesHandedBack:
 
 
 @dataclass(frozen=True, slots=True)
+class SendsFailedHere:
+    """So many deliveries could not be sent since this was last told, for trouble of this machine; the latest was for
+    `consumer`, and `detail` says what it came to."""
+
+    count: int
+    consumer: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class PermitsAwaited:
     """The claimer waited `seconds` for room in the process's limit of sends."""
 
@@ -365,6 +375,7 @@ Happening = (
     | RetriesScheduled
     | DeliveriesDeferred
     | DeliveriesHandedBack
+    | SendsFailedHere
     | PermitsAwaited
     | InFlightChanged
     | LeasesLost

@@ -22,7 +22,7 @@ NOT_COUNTED: frozenset[type[t.Happening]] = frozenset(
     {
         t.EventsAccepted,  # counted where the batch is committed; what matched no rule, as a dead letter
         t.DeliveriesClaimed,
-        t.DeliveriesHandedBack,
+        t.SendsFailedHere,  # counted as deliveries handed back
         t.BreakerMoved,  # counted in the report: a breaker is the lane's, not the process's
         t.LaneHeld,
         t.EndpointDisabled,
@@ -81,6 +81,7 @@ class Counting:
             t.AttemptsRecorded: (self._recorded, frozenset({names.ATTEMPTS, names.SEND, names.DELIVERY})),
             t.RetriesScheduled: (self._retried, frozenset({names.RETRIES})),
             t.DeliveriesDeferred: (self._deferred, frozenset({names.DEFERRED})),
+            t.DeliveriesHandedBack: (self._handed_back, frozenset({names.HANDED_BACK})),
             t.PermitsAwaited: (self._awaited, frozenset({names.GLOBAL_WAIT})),
             t.InFlightChanged: (self._flying, frozenset({names.IN_FLIGHT})),
             t.LeasesLost: (self._lost, frozenset({names.LEASES_LOST})),
@@ -161,6 +162,9 @@ class Counting:
 
     def _deferred(self, happening: t.DeliveriesDeferred) -> None:
         self._add(names.DEFERRED, happening.count, (happening.reason,))
+
+    def _handed_back(self, happening: t.DeliveriesHandedBack) -> None:
+        self._add(names.HANDED_BACK, happening.count, (happening.reason,))
 
     def _awaited(self, happening: t.PermitsAwaited) -> None:
         self._observe(names.GLOBAL_WAIT, (happening.seconds,))

@@ -23,13 +23,16 @@ DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logg
 _TOLD_PER_ATTEMPT = frozenset({DeadReason.EXHAUSTED, DeadReason.PERMANENT_FAILURE, DeadReason.REFUSED})
 """Dead letters that come of an attempt, whose line has the ids."""
 
+_TOLD_OTHERWISE = frozenset({HandBackReason.GATE, HandBackReason.LOCAL})
+"""Hand-backs for which the gate, or the trouble of this machine, has a line."""
+
 
 def _of_dead_letter(happening: t.DeadLettered) -> int:
     return DEBUG if happening.reason in _TOLD_PER_ATTEMPT else WARNING
 
 
 def _of_hand_back(happening: t.DeliveriesHandedBack) -> int:
-    return DEBUG if happening.reason is HandBackReason.GATE else INFO
+    return DEBUG if happening.reason in _TOLD_OTHERWISE else INFO
 
 
 def _of_breaker(happening: t.BreakerMoved) -> int:
@@ -53,6 +56,7 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     t.RetriesScheduled: DEBUG,
     t.DeliveriesDeferred: DEBUG,
     t.DeliveriesHandedBack: _of_hand_back,
+    t.SendsFailedHere: WARNING,
     t.PermitsAwaited: DEBUG,
     t.InFlightChanged: DEBUG,
     t.LeasesLost: WARNING,

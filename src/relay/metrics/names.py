@@ -13,7 +13,7 @@ from enum import StrEnum
 from math import nan
 
 from relay.domain.delivery import DeadReason, DeliveryStatus
-from relay.domain.outcome import DeferralReason, OutcomeClass
+from relay.domain.outcome import DeferralReason, HandBackReason, OutcomeClass
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.telemetry import Loop, Process, RejectReason
 
@@ -162,6 +162,12 @@ DEFERRED = _counter(
     "Times that a gate made deliveries wait, by gate",
     _closed("reason", DeferralReason),
 )
+HANDED_BACK = _counter(
+    "relay_deliveries_handed_back_total",
+    _DISPATCHER,
+    "Claimed deliveries that went back unsent, their attempts unspent, by reason",
+    _closed("reason", HandBackReason),
+)
 DELIVERY = _seconds(
     "relay_delivery_seconds", _DISPATCHER, _DELIVERY, "Deliveries, from the acceptance of the event to its ack"
 )
@@ -223,6 +229,7 @@ TABLE: tuple[Metric, ...] = (
     QUEUE_AGE,
     ATTEMPTS,
     DEFERRED,
+    HANDED_BACK,
     DELIVERY,
     SEND,
     IN_FLIGHT,
