@@ -3,6 +3,7 @@
 import itertools
 from ipaddress import ip_address, ip_network
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -104,9 +105,30 @@ def test_the_development_switch_opens_the_private_kinds_and_no_other() -> None:
 
 
 def test_allowed_ranges_open_what_one_receiver_can_own_and_never_the_rest() -> None:
+    never = NEVER_OPENED | {RefusalReason.METADATA}
     nat64 = {"64:ff9b::": RefusalReason.UNSPECIFIED}
     kept_shut = {ip: reason for ip in FIRST_ADDRESSES if (reason := _address_reason(EVERYTHING_OPENED, ip))}
-    assert kept_shut == {ip: reason for ip, reason in FIRST_ADDRESSES.items() if reason in NEVER_OPENED} | nat64
+    assert kept_shut == {ip: reason for ip, reason in FIRST_ADDRESSES.items() if reason in never} | nat64
+
+
+METADATA = [str(row.network[0]) for row in SPECIAL_IPV4 + SPECIAL_IPV6 if row.reason is RefusalReason.METADATA]
+
+
+@pytest.mark.parametrize("ip", METADATA)
+def test_a_metadata_service_is_opened_by_its_own_address_alone(ip: str) -> None:
+    address = ip_address(ip)
+    around = [ip_network((ip, prefix), strict=False) for prefix in range(address.max_prefixlen)]
+    assert {_address_reason(EgressPolicy(allow_cidrs=(each,)), ip) for each in around} == {RefusalReason.METADATA}
+    assert _address_reason(EgressPolicy(allow_cidrs=(*around, ip_network(ip))), ip) is None
+    assert len(METADATA) == 9
+
+
+def test_a_metadata_service_behind_nat64_is_opened_by_its_own_address_and_the_prefix_together() -> None:
+    nat64, service = ip_network("64:ff9b::/96"), ip_network("169.254.169.254/32")
+    ip = "64:ff9b::169.254.169.254"
+    around = EgressPolicy(allow_cidrs=(nat64, ip_network("169.254.0.0/16")))
+    assert _address_reason(around, ip) is RefusalReason.METADATA
+    assert _address_reason(EgressPolicy(allow_cidrs=(nat64, service)), ip) is None
 
 
 def test_an_allowed_range_opens_itself_alone() -> None:

@@ -50,7 +50,8 @@ class EgressPolicy:
     """What an installation permits; the default is what production needs.
 
     `allow_private` is the development switch: loopback, private, carrier-shared and link-local addresses, and Relay's
-    own. `allowed_ports` None means any port. `allow_cidrs` re-opens ranges for good (a receiver in the own network).
+    own. `allowed_ports` None means any port. `allow_cidrs` re-opens ranges for good (a receiver in the own network); a
+    metadata service only if a network names its address alone.
     `own_addresses` are Relay's own, refused wherever they lie, `allow_cidrs` included. Mapped addresses are judged as
     IPv4, so both are to be written as IPv4.
     """
@@ -121,11 +122,16 @@ def _judge(policy: EgressPolicy, address: Address) -> Refusal | None:
         return Refusal(RefusalReason.OWN_ADDRESS, "the address is Relay's own; an endpoint must be another server")
     if special is None or (policy.allow_private and special.reason in OPENED_FOR_DEVELOPMENT):
         return None
-    if any(address in network for network in policy.allow_cidrs):
+    if any(_opens(network, special, address) for network in policy.allow_cidrs):
         # Opening the NAT64 prefix opens the public IPv4 internet behind it, not what is private there.
         translated = translated_by_nat64(address)
         return None if translated is None else _judge(policy, translated)
     return _refuse(special)
+
+
+def _opens(network: Network, special: SpecialRange, address: Address) -> bool:
+    """Whether an allowed network opens the address: metadata services lie inside of ranges with honest receivers."""
+    return address in network and (special.reason is not RefusalReason.METADATA or network.num_addresses == 1)
 
 
 def _refuse(special: SpecialRange) -> Refusal:
@@ -133,6 +139,8 @@ def _refuse(special: SpecialRange) -> Refusal:
     detail = f"the address is in {special.network} ({special.name}); use a public address"
     if special.reason not in NEVER_OPENED:
         detail += ", or have the operator open it with RELAY_EGRESS_ALLOW_CIDRS"
+    if special.reason is RefusalReason.METADATA:
+        detail += ", which has to name this address alone"
     if special.reason in OPENED_FOR_DEVELOPMENT:
         detail += ", or on a development machine with RELAY_ALLOW_PRIVATE_ENDPOINTS=true"
     return Refusal(special.reason, detail)

@@ -150,7 +150,10 @@ class Settings:
         kinds.PORTS, "443", "Ports that endpoints may listen on: a list, or `*` for any.", when_private="*"
     )
     egress_allow_cidrs: tuple[Network, ...] = setting(
-        kinds.NETWORKS, "", "Networks that endpoints may be in although they are not public."
+        kinds.NETWORKS,
+        "",
+        "Networks that endpoints may be in although they are not public. A cloud's metadata service inside of one stays"
+        " shut, unless it is named alone (/32, /128).",
     )
 
     claim_batch: int = setting(kinds.whole(1, 5000), "300", "Deliveries that one claim takes, at most.")
