@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,8 +27,20 @@ def test_the_diagram_is_the_table(draw: Callable[[], str]) -> None:
     assert block(draw.__name__, PAGE.read_text(encoding="utf-8")).strip() == draw().strip()
 
 
+def rooms() -> set[str]:
+    package = Path(relay.__file__).parent
+    return {entry.stem for entry in package.iterdir() if entry.is_dir() and any(entry.glob("*.py"))}
+
+
 def test_every_room_is_described() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    package = Path(relay.__file__).parent
-    rooms = {entry.stem for entry in package.iterdir() if entry.is_dir() and any(entry.glob("*.py"))}
-    assert {room for room in rooms if f"| `{room}` |" not in text} == set()
+    assert {room for room in rooms() if f"| `{room}` |" not in text} == set()
+
+
+def test_a_room_that_there_is_may_not_be_absent_from_its_layer() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    (layers,) = (each["layers"] for each in contracts if each["type"] == "layers")
+    places = {place.strip() for layer in layers for place in layer.split("|")}
+    assert {place for place in places if not place.startswith("(")} == rooms()
