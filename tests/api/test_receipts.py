@@ -39,6 +39,7 @@ UNTIL_ROUTED = [
     ("B1", "receipt_assigned"),
     ("B2", "committed"),
     ("B2", "confirmed"),
+    ("B1", "accepted"),
     ("B3", "routed"),
 ]
 
@@ -86,6 +87,21 @@ async def test_a_receipt_has_its_envelope_and_what_is_owed(world: World) -> None
     }
 
 
+async def test_an_event_is_accepted_at_the_moment_of_its_confirmation(world: World) -> None:
+    shown = await receipt(world, await world.post_event())
+    at_ms = {entry["what"]: entry["at_ms"] for entry in shown["timeline"]}
+    assert at_ms["accepted"] == at_ms["confirmed"]
+    assert at_ms["accepted"] >= at_ms["receipt_assigned"]
+
+
+async def test_an_event_that_was_never_confirmed_was_not_accepted(world: World) -> None:
+    await world.create()
+    accepted = await world.post_event()
+    await world.sql("update deliveries set status = 'void'")
+    told_of = {what for _, what in told(await receipt(world, accepted))}
+    assert told_of.isdisjoint({"confirmed", "accepted"})
+
+
 async def test_a_delivered_receipt_is_closed_and_tells_its_story(world: World) -> None:
     await world.create(name="ledger")
     accepted = await world.post_event()
@@ -94,7 +110,7 @@ async def test_a_delivered_receipt_is_closed_and_tells_its_story(world: World) -
     assert (shown["state"], shown["outcome"]) == ("closed", "delivered")
     assert INSTANT.fullmatch(shown["closed_at"])
     assert told(shown) == [*UNTIL_ROUTED, ("B4", "acked"), ("B4", "closed")]
-    assert [entry["consumer"] for entry in shown["timeline"]] == [None] * 5 + ["ledger", None]
+    assert [entry["consumer"] for entry in shown["timeline"]] == [None] * 6 + ["ledger", None]
     (owed,) = shown["deliveries"]
     assert (owed["status"], owed["boundary"], owed["attempts"]) == ("delivered", "B4", 1)
     assert (owed["waiting_for"], owed["next_attempt_at"]) == (None, None)

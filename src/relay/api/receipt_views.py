@@ -106,8 +106,11 @@ def _moments(view: ReceiptView) -> Iterator[receipt.Moment]:
     yield receipt.Moment(TimelineWhat.CHECKED, receipt.after(view.received_at, view.checked_us))
     yield receipt.Moment(TimelineWhat.RECEIPT_ASSIGNED, receipt.after(view.received_at, view.assigned_us))
     yield receipt.Moment(TimelineWhat.COMMITTED, view.committed_at)
-    # one copy is asked for, so the commit itself is the proof; routing is part of what it commits
-    yield receipt.Moment(TimelineWhat.CONFIRMED, view.committed_at)
+    if not any(delivery.status is DeliveryStatus.VOID for delivery in view.deliveries):
+        # one copy is asked for, so the commit itself is the proof, and with the proof the 202 is due
+        yield receipt.Moment(TimelineWhat.CONFIRMED, view.committed_at)
+        yield receipt.Moment(TimelineWhat.ACCEPTED, view.committed_at)
+    # routing is part of what was committed
     if view.deliveries:
         yield receipt.Moment(TimelineWhat.ROUTED, view.committed_at)
     elif view.reason is not None:

@@ -33,7 +33,12 @@ class Boundary(StrEnum):
 
 
 class TimelineWhat(StrEnum):
-    """What a line of the timeline tells. Up to `routed` they are in the order in which an event meets them."""
+    """What a line of the timeline tells. Up to `routed` they are in the order in which an event meets them.
+
+    `confirmed` is the moment at which as many copies of the journal as are asked for hold the event; with one copy that
+    is its commit. `accepted` is the moment from which Relay owes the event: that of its confirmation, for then its 202
+    is due, whether it reaches the sender or not. An event that was never confirmed has neither.
+    """
 
     CHECKED = "checked"
     RECEIPT_ASSIGNED = "receipt_assigned"
