@@ -1,15 +1,18 @@
 """Names: looked up once at a time, judged as a whole, pinned, and never a reason for others to wait."""
 
 import errno
+import itertools
 import socket
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from relay.domain.egress import EgressPolicy
 from relay.domain.sending import ErrorClass
-from relay.sender import ResolverLimits, SendLimits, transfer
+from relay.sender import HttpSender, ResolverLimits, SendLimits, transfer
+from relay.sender.resolver import Resolver
 from tests.sender.conftest import request, sending
 from tests.support.scripted_dns import AAAA, A, Answer, Broken, Missing, Records, ScriptedDns, Silent, Zone
 from tests.support.scripted_server import OK, Peer, ScriptedServer, answering
@@ -279,6 +282,71 @@ async def test_localhost_and_the_hosts_file_need_no_server() -> None:
             facts = await here.post(server.url(host="localhost"))
     assert facts.status_code == 200
     assert dns.asked["localhost", A] == 0
+
+
+def breaking(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, *, at: int) -> None:
+    """Make a method fail the `at`th time that it is called, counted from 0."""
+    method = getattr(owner, name)
+    calls = itertools.count()
+
+    def failing(*given: Any, **named: Any) -> Any:
+        if next(calls) == at:
+            raise TypeError("a bug")
+        return method(*given, **named)
+
+    monkeypatch.setattr(owner, name, failing)
+
+
+LOOKUP_STEPS = [
+    (Resolver, "_ask", 0),
+    (Resolver, "_ask", 1),
+    (Resolver, "_take_nodes", 0),
+    (Resolver, "_conclude", 0),
+    (HttpSender, "_resolved", 0),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "at"), LOOKUP_STEPS)
+async def test_a_bug_in_a_lookup_ends_with_it(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, at: int) -> None:
+    breaking(monkeypatch, owner, name, at=at)
+    resolver = replace(QUICK.resolver, failure_seconds=0.0)
+    with ScriptedServer(answering(OK)) as server, ScriptedDns(always(Records(["127.0.0.1"], ttl=60))) as dns:
+        async with sending(limits=replace(QUICK, resolver=resolver), dns=dns.address) as here:
+            facts = await here.post(server.url(host="broken.test"))
+            again = await here.send_all(*[request(server.url(host="broken.test")) for _ in range(3)])
+            assert [str(fault) for _, fault in here.faults] == ["a bug"]
+            here.faults.clear()
+    assert facts.error_class is ErrorClass.LOCAL
+    assert [each.status_code for each in again] == [200] * 3
+
+
+@pytest.mark.parametrize(("owner", "name", "at"), LOOKUP_STEPS)
+async def test_what_is_left_of_a_broken_lookup_does_not_touch_the_next_request(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, at: int
+) -> None:
+    breaking(monkeypatch, owner, name, at=at)
+
+    def slow(peer: Peer) -> None:
+        peer.read_request()
+        peer.pause(QUICK.resolver.answer_seconds + 0.2)
+        peer.send(OK)
+
+    with ScriptedServer(slow) as server, ScriptedDns(always(Records(["127.0.0.1"], ttl=60))) as dns:
+        async with sending(limits=QUICK, dns=dns.address) as here:
+            assert (await here.post(server.url(host="broken.test"))).error_class is ErrorClass.LOCAL
+            facts = await here.post(server.url())
+            here.faults.clear()
+    assert (facts.status_code, facts.error_class) == (200, None)
+
+
+async def test_who_waits_for_a_name_does_not_suffer_from_another_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    breaking(monkeypatch, HttpSender, "_resolved_later", at=1)
+    with ScriptedServer(answering(OK)) as server, ScriptedDns(always(Records(["127.0.0.1"], ttl=60))) as dns:
+        async with sending(limits=QUICK, dns=dns.address, close_within=0.0) as here:
+            first, _, third = here.begin(*[request(server.url(host="one.test")) for _ in range(3)])
+            assert {(await each).status_code for each in (first, third)} == {200}
+            assert [str(fault) for _, fault in here.faults] == ["a bug"]
+            here.faults.clear()
 
 
 async def test_a_late_answer_serves_the_next_attempt() -> None:

@@ -6,7 +6,7 @@ as `judge`; an answer carries that judgement, so an address that was not judged 
 
 libcurl's own resolver is not used: it has twenty threads, and ten dead names are enough to clog them. c-ares honours
 the hosts file and answers `localhost` itself. Invariant: whoever waits for a name hears within the limit, whatever
-becomes of other names.
+becomes of other names, and no bug leaves a lookup behind that never ends.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import pycares.errno as ares
 from relay.domain.egress import Refusal
 from relay.domain.sending import ErrorClass
 from relay.sender.limits import ResolverLimits
+from relay.sender.wire import OnFault
 
 FIRST_TRY_SECONDS = 1.0
 TRIES = 4
@@ -91,11 +92,13 @@ class Resolver:
         limits: ResolverLimits,
         judge: Judge,
         clock: Callable[[], float],
+        on_fault: OnFault,
     ) -> None:
         self._loop = loop
         self._limits = limits
         self._judge = judge
         self._clock = clock
+        self._on_fault = on_fault
         self._closed = False
         self._answers: OrderedDict[str, Answer] = OrderedDict()
         self._lookups: dict[str, _Lookup] = {}
@@ -109,7 +112,10 @@ class Resolver:
         return answer if answer is not None and answer.fresh_until > self._clock() else None
 
     def resolve(self, name: str, wait: Wait, within: float) -> None:
-        """Look a name up and call `wait` once: never before this returns, at most `within` seconds later."""
+        """Look a name up and call `wait` once: never before this returns, at most `within` seconds later.
+
+        If it raises, `wait` is not called.
+        """
         lookup = self._lookups.get(name)
         begins = lookup is None
         if lookup is None:
@@ -120,18 +126,29 @@ class Resolver:
         seconds = min(within, self._limits.answer_seconds)
         lookup.waiting.append((wait, self._loop.call_later(seconds, self._give_up, lookup, wait)))
         if begins:
+            self._begin(lookup)
+
+    def _begin(self, lookup: _Lookup) -> None:
+        try:
             for family in _FAMILIES:
                 self._ask(lookup, family)
+        except BaseException:
+            self._take_out(lookup)
+            raise
+
+    def _take_out(self, lookup: _Lookup) -> None:
+        """Let go of a lookup, before those who wait for it are told."""
+        del self._lookups[lookup.name]
+        if lookup.grace is not None:
+            lookup.grace.cancel()
+        for _, timer in lookup.waiting:
+            timer.cancel()
 
     def close(self) -> None:
         """Stop; whoever still waits is not called any more."""
         self._closed = True
-        for lookup in self._lookups.values():
-            for _, timer in lookup.waiting:
-                timer.cancel()
-            if lookup.grace is not None:
-                lookup.grace.cancel()
-        self._lookups.clear()
+        for lookup in list(self._lookups.values()):
+            self._take_out(lookup)
         self._channel.close()
 
     def _ask(self, lookup: _Lookup, family: int) -> None:
@@ -152,8 +169,14 @@ class Resolver:
             self._loop.call_soon(self._answered, lookup, None, ares.ARES_EBADNAME)
 
     def _answered(self, lookup: _Lookup, result: pycares.AddrInfoResult | None, error: int | None) -> None:
-        if self._closed:
+        if self._closed or self._lookups.get(lookup.name) is not lookup:
             return
+        try:
+            self._take(lookup, result, error)
+        except Exception as fault:  # noqa: BLE001 - whoever waits hears, whatever breaks
+            self._fail(lookup, fault)
+
+    def _take(self, lookup: _Lookup, result: pycares.AddrInfoResult | None, error: int | None) -> None:
         lookup.families_left -= 1
         if result is None:
             lookup.errors.append(ares.ARES_ENODATA if error is None else error)
@@ -171,17 +194,27 @@ class Resolver:
         lookup.addresses += [node.addr[0].decode("ascii") for node in result.nodes[:ADDRESSES_PER_FAMILY]]
 
     def _finish(self, lookup: _Lookup) -> None:
-        """Conclude from what came, remember it, and tell those who wait. Later answers find the lookup gone."""
-        if self._lookups.get(lookup.name) is not lookup:
-            return
-        del self._lookups[lookup.name]
-        if lookup.grace is not None:
-            lookup.grace.cancel()
-        answer = self._conclude(lookup)
+        """Conclude from what came. Later answers find the lookup gone."""
+        try:
+            answer = self._conclude(lookup)
+        except Exception as fault:  # noqa: BLE001 - whoever waits hears, whatever breaks
+            self._fail(lookup, fault)
+        else:
+            self._settle(lookup, answer)
+
+    def _fail(self, lookup: _Lookup, fault: Exception) -> None:
+        self._on_fault("a name's answer could not be understood", fault)
+        self._settle(lookup, self._failure(ErrorClass.LOCAL, "the name's answer could not be understood"))
+
+    def _settle(self, lookup: _Lookup, answer: Answer) -> None:
+        """Remember the answer and tell those who wait."""
+        self._take_out(lookup)
         self._remember(lookup.name, answer)
-        for wait, timer in lookup.waiting:
-            timer.cancel()
-            wait(answer)
+        for wait, _ in lookup.waiting:
+            try:
+                wait(answer)
+            except Exception as fault:  # noqa: BLE001 - one's bug must not keep the others waiting
+                self._on_fault("an answer could not be told", fault)
 
     def _conclude(self, lookup: _Lookup) -> Answer:
         if not lookup.addresses:

@@ -81,7 +81,11 @@ class HttpSender(Generic[Token]):
             on_fault=self._on_fault,
         )
         self._resolver = Resolver(
-            loop, limits=self._limits.resolver, judge=partial(judge_all, self._policy), clock=self._clock
+            loop,
+            limits=self._limits.resolver,
+            judge=partial(judge_all, self._policy),
+            clock=self._clock,
+            on_fault=self._on_fault,
         )
         bundle = authorities.find(self._limits.ca_file)
         self._setting = Setting(self._policy, self._limits, bundle, self._wire.forget_idle, self._on_fault)
@@ -188,9 +192,11 @@ class HttpSender(Generic[Token]):
             self._resolved(transfer, answer)
             return
         left = min(self._limits.connect_seconds, transfer.deadline - now)
-        self._resolver.resolve(name, partial(self._resolved_later, transfer), left)
+        self._resolver.resolve(name, partial(self._resolved_later, transfer, transfer.turn), left)
 
-    def _resolved_later(self, transfer: Transfer[Token], answer: Answer) -> None:
+    def _resolved_later(self, transfer: Transfer[Token], turn: int, answer: Answer) -> None:
+        if transfer.turn != turn:
+            return  # the request that waited came to its end, and another may have its transfer
         self._guarded(transfer, lambda waiting, _: self._resolved(waiting, answer), self._clock())
         self._wire.run()
 

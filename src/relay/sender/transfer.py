@@ -57,7 +57,11 @@ class _Opened(socket.socket):
 
 
 class Transfer(Generic[Token]):
-    """A handle and its request. `begin` → `prepare` → libcurl → `facts` → `clear`, and again."""
+    """A handle and its request. `begin` → `prepare` → libcurl → `facts` → `clear`, and again.
+
+    `turn` counts the requests that were cleared: who comes back to a transfer later can tell whether it is still the
+    same one.
+    """
 
     __slots__ = (
         "_body_seen",
@@ -82,6 +86,7 @@ class Transfer(Generic[Token]):
         "route",
         "submitted_at",
         "token",
+        "turn",
     )
 
     token: Token
@@ -103,6 +108,7 @@ class Transfer(Generic[Token]):
         self.had_to_wait = self.has_left = False
         self.on_wire_at: float | None = None
         self.moved = -1
+        self.turn = 0
         self._set_options()
 
     def begin(self, token: Token, request: OutboundRequest, route: Route, now: float) -> None:
@@ -193,6 +199,7 @@ class Transfer(Generic[Token]):
             self._fresh = False
             self.curl.setopt(pycurl.FRESH_CONNECT, 0)
         del self.token, self.request, self.route
+        self.turn += 1
         self._reset()
         self.on_wire_at = None
 
