@@ -13,6 +13,7 @@ from relay.app.faults import CannotRun
 from relay.app.installation import KEY_FILE, Installation, check_ready, find, keys_of_folder, read_keys
 from relay.domain.secret import Secret
 from relay.settings import SettingsError, read
+from relay.store.vault import new_key
 from tests.support.database import Server
 
 KEY = "kfZbZCwrqZg0cxyVZxVGmOn9KdVsz8jzbz8BPzrWmv8="
@@ -98,5 +99,14 @@ async def test_a_server_without_a_connection_left_is_told_apart_from_one_that_is
 
 
 async def test_a_migrated_database_is_ready(database_dsn: str) -> None:
-    async with Installation(Secret(database_dsn), ()).database("tests", 1) as database:
-        await check_ready(database)
+    installation = Installation(Secret(database_dsn), (Secret(KEY),))
+    async with installation.database("tests", 1) as database:
+        await check_ready(database, installation.vault())
+
+
+async def test_keys_of_another_installation_are_refused_in_words(database_dsn: str) -> None:
+    installation = Installation(Secret(database_dsn), (Secret(KEY),))
+    async with installation.database("tests", 1) as database:
+        await check_ready(database, installation.vault())
+        with pytest.raises(CannotRun, match="the same RELAY_SECRET_KEYS"):
+            await check_ready(database, Installation(Secret(database_dsn), (new_key(),)).vault())

@@ -61,7 +61,7 @@ async def run_dispatcher(work: Work) -> None:
     installation = find(work.settings)
     world = ambient()
     async with _pools(installation, work.settings) as pools:
-        await check_ready(pools.records)
+        await check_ready(pools.records, installation.vault())
         await check_connections(pools.records, of_crew(work.settings), work.settings)
         with numbers_of(Process.DISPATCHER, work) as metrics:
             dispatcher = _dispatcher(installation, work, pools, world, Broadcast((metrics.listener, log_listener())))

@@ -68,12 +68,12 @@ async def run_gateway(work: Work) -> None:
     """Serve until told to stop. Raises `CannotRun` if the database or its keys are not as needed."""
     installation = find(work.settings)
     world = ambient()
+    vault = installation.vault()
     async with _pools(installation, work.settings) as pools:
-        await check_ready(pools.api)
+        await check_ready(pools.api, vault)
         await check_connections(pools.api, of_crew(work.settings), work.settings)
         with numbers_of(Process.GATEWAY, work) as metrics:
             emit = Broadcast((metrics.listener, log_listener()))
-            vault = installation.vault()
             gateway = _gateway(work.settings, pools, vault, world, emit)
             await _serve(work, gateway, create_api(_deps(work, pools, vault, metrics, world, emit)), emit)
 

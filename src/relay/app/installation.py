@@ -19,6 +19,7 @@ from relay.embedded import EmbeddedFault, running_dsn
 from relay.settings import Settings, check_database
 from relay.store.database import Database
 from relay.store.faults import NotMigrated, StoreFull, StoreUnavailable
+from relay.store.keys import OtherKeys, agree_on_keys
 from relay.store.migrate import check_migrated
 from relay.store.vault import InvalidKey, Vault, new_key
 
@@ -80,11 +81,12 @@ def find(settings: Settings) -> Installation:
     return Installation(Secret(dsn), keys)
 
 
-async def check_ready(database: Database) -> None:
-    """Raises `CannotRun` unless the database is as this version wants it."""
+async def check_ready(database: Database, vault: Vault) -> None:
+    """Raises `CannotRun` unless the database is as this version wants it and its secrets are under the vault's keys."""
     try:
         await check_migrated(database)
-    except NotMigrated as fault:
+        await agree_on_keys(database, vault)
+    except (NotMigrated, OtherKeys) as fault:
         raise CannotRun(str(fault)) from fault
     except StoreUnavailable as fault:
         raise away(fault) from fault

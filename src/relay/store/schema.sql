@@ -483,6 +483,11 @@ CREATE TABLE public.journal_heads (
 )
 WITH (fillfactor='10');
 
+CREATE TABLE public.key_marks (
+    sealed bytea NOT NULL,
+    made_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
 CREATE TABLE public.receipts (
     id uuid NOT NULL,
     tenant text NOT NULL,
@@ -583,6 +588,9 @@ ALTER TABLE ONLY public.journal_default
 
 ALTER TABLE ONLY public.journal_heads
     ADD CONSTRAINT journal_heads_pkey PRIMARY KEY (partition);
+
+ALTER TABLE ONLY public.key_marks
+    ADD CONSTRAINT key_marks_pkey PRIMARY KEY (sealed);
 
 ALTER TABLE ONLY public.receipts
     ADD CONSTRAINT receipts_pkey PRIMARY KEY (id);

@@ -30,12 +30,17 @@ class Vault:
     """Encrypts and decrypts under the configured keys."""
 
     def __init__(self, keys: Sequence[Secret]) -> None:
+        self._keys = tuple(keys)
         try:
             self._fernet = MultiFernet([Fernet(key.expose().encode()) for key in keys])
         except ValueError as fault:
             raise InvalidKey(
                 "a secret key must be 32 bytes in url-safe base64; `relay secret-key` prints one"
             ) from fault
+
+    def newest(self) -> Vault:
+        """A vault of the newest key alone, under which this one seals."""
+        return Vault(self._keys[:1])
 
     def seal(self, secret: Secret) -> bytes:
         """Encrypt under the newest key."""

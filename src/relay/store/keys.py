@@ -1,0 +1,43 @@
+"""Whether this process's secret keys are its installation's.
+
+Owns the marks: a text sealed under each key in use. Invariant: two processes that work on one database can both open
+something, so that a wrong key is told at the start and not by deliveries that never leave.
+"""
+
+from __future__ import annotations
+
+from relay.domain.secret import Secret
+from relay.store import statements
+from relay.store.database import Database
+from relay.store.vault import Vault, VaultLocked
+
+_MARK = Secret("relay")
+
+
+class OtherKeys(Exception):
+    """The database's secrets were sealed under keys of which this process has none."""
+
+
+async def agree_on_keys(database: Database, vault: Vault) -> None:
+    """Leave a mark of the vault's newest key, unless one is there. One transaction.
+
+    Raises `OtherKeys` if there are marks and the vault opens none of them, and `StoreUnavailable`.
+    """
+    async with database.transaction() as connection:
+        await connection.execute(statements.text("lock_key_marks"))
+        marks = [row["sealed"] for row in await connection.fetch(statements.text("list_key_marks"))]
+        if marks and not any(_opens(vault, mark) for mark in marks):
+            raise OtherKeys(
+                "none of the keys in RELAY_SECRET_KEYS is one that this database's secrets were sealed with:"
+                " give every gateway and dispatcher the same RELAY_SECRET_KEYS"
+            )
+        if not any(_opens(vault.newest(), mark) for mark in marks):
+            await connection.execute(statements.text("insert_key_mark"), vault.seal(_MARK))
+
+
+def _opens(vault: Vault, mark: bytes) -> bool:
+    try:
+        vault.open(mark)
+    except VaultLocked:
+        return False
+    return True
