@@ -1,6 +1,5 @@
 """A journal position has one text form, and an envelope does not change."""
 
-from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -45,5 +44,5 @@ def test_an_envelope_cannot_be_changed() -> None:
     envelope = Envelope(
         UUID(int=1), "evt", "t", None, "acct_default", "anonymous", now, "application/json", b"{}", bytes(32)
     )
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         setattr(envelope, "type", "other")  # noqa: B010 - what a type checker would not let pass

@@ -21,7 +21,7 @@ from tests.store.world import TENANT, World, attempt, event, lanes_of, new_id
 async def test_a_claim_hands_out_the_whole_envelope(world: World) -> None:
     (lane,) = await world.add_endpoints(1)
     added = event(to=(lane,), payload=b"\x00\xff exact")
-    envelope = replace(added.envelope, forwarded=(("traceparent", "00-ab-cd-01"), ("ce-source", "é")), hops=2)
+    envelope = added.envelope._replace(forwarded=(("traceparent", "00-ab-cd-01"), ("ce-source", "é")), hops=2)
     (appended,) = await world.append(replace(added, envelope=envelope))
     token = new_id()
     (claimed,) = (

@@ -140,7 +140,7 @@ async def test_the_same_receipt_sent_again_under_its_key_is_a_replay(world: Worl
 
 async def test_a_failed_append_does_not_keep_its_keys(world: World) -> None:
     broken = event(key=named("k2"))
-    broken = replace(broken, envelope=replace(broken.envelope, type="nul\x00inside"))
+    broken = replace(broken, envelope=broken.envelope._replace(type="nul\x00inside"))
     with pytest.raises(Exception, match="refused"):
         await world.append(event(key=named("k1")), broken)
     assert results(await world.append(event(key=named("k1")), event(key=named("k2")))) == [RESULTS.APPENDED] * 2

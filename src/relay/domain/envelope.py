@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 PARTITIONS = 16
@@ -36,14 +37,13 @@ class JournalPosition:
         return cls(int(match[1]), int(match[2]))
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """An event as the gateway wraps it, before the journal gives it a position.
 
     `received_at` is the gateway's clock in UTC; `checked_us` and `assigned_us` are microseconds from the request's
     arrival until it was checked and until it had its receipt id. `forwarded` holds headers that travel on to each
     attempt unchanged in meaning (`traceparent`, `tracestate`, `ce-*`), names in lower case; `hops` counts the relays
-    that the event went through before this one.
+    that the event went through before this one. A tuple, since one is made per event.
     """
 
     receipt_id: UUID
