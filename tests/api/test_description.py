@@ -33,14 +33,18 @@ async def test_the_description_is_openapi_3_1_of_this_version(shared_world: Worl
     assert described["info"]["version"] == "1.2.3"
 
 
-async def test_every_route_is_described_and_the_ingest_too(shared_world: World) -> None:
+async def test_every_route_is_described_and_the_ingest_ones_too(shared_world: World) -> None:
     served = {
         (method, route.path)
         for route in shared_world.api.routes
         if isinstance(route, APIRoute) and route.include_in_schema
         for method in route.methods or ()
     }
-    assert set(operations(await document(shared_world))) == {*served, ("POST", "/v1/events")}
+    assert set(operations(await document(shared_world))) == {
+        *served,
+        ("POST", "/v1/events"),
+        ("POST", "/v1/events/batch"),
+    }
 
 
 async def test_every_error_is_described_as_a_problem_document(shared_world: World) -> None:

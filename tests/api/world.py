@@ -26,7 +26,7 @@ from relay.domain.delivery import ClaimedDelivery, DeadReason, DeliveryMove
 from relay.domain.egress import EgressPolicy
 from relay.domain.outcome import OutcomeClass
 from relay.domain.sending import Phases
-from relay.gateway import Durability, create_gateway
+from relay.gateway import Durability, IngestLimits, create_gateway
 from relay.store.database import Database
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
@@ -112,7 +112,7 @@ class World:
             ambient=ambient,
             emit=ear,
             durability=Durability(1, 1),
-            max_payload_bytes=MAX_BODY_BYTES,
+            limits=IngestLimits(MAX_BODY_BYTES, 4 * MAX_BODY_BYTES),
         )
         app = by_path(gateway.routes, api)
         try:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
@@ -20,7 +20,7 @@ from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.secret import Secret
-from relay.gateway import Durability, Gateway, create_gateway
+from relay.gateway import Durability, Gateway, IngestLimits, create_gateway
 from relay.store.database import Database
 from relay.store.endpoints import Endpoints
 from relay.store.journal import Journal
@@ -32,8 +32,10 @@ from tests.support.world import Ear, real_ambient
 
 TENANT = "acct_default"
 PATH = "/v1/events"
+BATCH_PATH = "/v1/events/batch"
 JSON = ("Content-Type", "application/json")
 MAX_PAYLOAD_BYTES = 65_536
+MAX_BATCH_BYTES = 262_144
 
 Headers = Iterable[tuple[str, str]]
 
@@ -41,6 +43,12 @@ Headers = Iterable[tuple[str, str]]
 def event(event_type: str = "invoice.paid", **members: object) -> bytes:
     """The body of an event."""
     return json.dumps({"type": event_type, **members}).encode()
+
+
+def element(event_type: str = "invoice.paid", event_id: str | None = None, payload: bytes = b"{}") -> bytes:
+    """One event of a batch; its payload is written as it is."""
+    named = b"" if event_id is None else b',"event_id":%b' % json.dumps(event_id).encode()
+    return b'{"type":%b%b,"payload":%b}' % (json.dumps(event_type).encode(), named, payload)
 
 
 def new_id() -> UUID:
@@ -74,8 +82,7 @@ class World:
             ambient=ambient or real_ambient(),
             emit=ear,
             durability=Durability(1, 1),
-            max_payload_bytes=MAX_PAYLOAD_BYTES,
-            most_waiting=most_waiting,
+            limits=IngestLimits(MAX_PAYLOAD_BYTES, MAX_BATCH_BYTES, most_waiting),
         )
         try:
             yield cls(dsn, database, gateway, endpoints, Receipts(database), ear)
@@ -90,14 +97,20 @@ class World:
         headers: Headers = (JSON,),
         body: bytes | Iterable[bytes] = b"",
         declared: bool = True,
+        path: str = PATH,
     ) -> Reply:
-        """One request to the route."""
-        app = self.gateway.routes[PATH]
-        return await call(app, method, PATH, headers=headers, body=body, declared=declared)
+        """One request to a route."""
+        app = self.gateway.routes[path]
+        return await call(app, method, path, headers=headers, body=body, declared=declared)
 
     async def post(self, body: bytes | None = None, *headers: tuple[str, str]) -> Reply:
         """Post an event as JSON, with these headers on top."""
         return await self.request(headers=(JSON, *headers), body=event() if body is None else body)
+
+    async def post_batch(self, body: bytes | Sequence[bytes], *headers: tuple[str, str]) -> Reply:
+        """Post a batch: its whole body, or its elements."""
+        whole = body if isinstance(body, bytes) else b"[%b]" % b",".join(body)
+        return await self.request(headers=(JSON, *headers), body=whole, path=BATCH_PATH)
 
     async def subscribe(self, *patterns: str, name: str | None = None) -> UUID:
         """Create an endpoint for these types, all of them if none is given."""

@@ -1,12 +1,13 @@
-"""The API's description of itself: OpenAPI 3.1, with the ingest route and the problem documents in it.
+"""The API's description of itself: OpenAPI 3.1, with the ingest routes and the problem documents in it.
 
-Owns what the framework cannot know: the route that it does not serve, and that every error is a problem document. For
+Owns what the framework cannot know: the routes that it does not serve, and that every error is a problem document. For
 the rest the description is made from the routes themselves. Invariant: each error code that a route names is a row of
 the one table.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -44,6 +45,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
         },
         "reason": {"type": "string", "description": "With `url_refused`: one word for programs."},
         "limit_bytes": {"type": "integer", "description": "With `payload_too_large`."},
+        "limit_events": {"type": "integer", "description": "With `payload_too_large`, for a batch of too many events."},
     },
 }
 
@@ -74,10 +76,12 @@ def describe(app: FastAPI) -> dict[str, Any]:
         schemas.pop(name, None)
     schemas["Problem"] = PROBLEM_SCHEMA
     schemas["EventAccepted"] = ACCEPTED_SCHEMA
+    schemas["EventRefused"] = REFUSED_SCHEMA
     for path in document["paths"].values():
         for operation in path.values():
             _drop_frameworks_errors(operation["responses"])
-    document["paths"] = {"/v1/events": {"post": _ingest()}, **document["paths"]}
+    ingest = {"/v1/events": {"post": _ingest()}, "/v1/events/batch": {"post": _ingest_batch()}}
+    document["paths"] = {**ingest, **document["paths"]}
     return document
 
 
@@ -97,7 +101,10 @@ ACCEPTED_SCHEMA: dict[str, Any] = {
     "required": ["receipt_id", "event_id", "journal_pos", "received_at", "durability", "deliveries"],
     "properties": {
         "receipt_id": {"type": "string", "examples": ["rcp_0197c0de5f0a7b3c9d1e2f3a4b5c6d7e"]},
-        "event_id": {"type": "string", "description": "The Idempotency-Key, else an id made here."},
+        "event_id": {
+            "type": "string",
+            "description": "The Idempotency-Key, a CloudEvent's id or a batch's event_id, else an id made here.",
+        },
         "journal_pos": {"type": "string", "examples": ["p06:18442913"]},
         "received_at": {"type": "string", "format": "date-time"},
         "durability": {
@@ -120,9 +127,24 @@ ACCEPTED_SCHEMA: dict[str, Any] = {
     },
 }
 
-_HEADERS = {
+REFUSED_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "title": "EventRefused",
+    "description": "What kept one event of a batch out, alone.",
+    "required": ["error"],
+    "properties": {"error": _PROBLEM},
+}
+
+_ONE_EVENTS_HEADERS = {
     "Relay-Event-Type": "The event's type; then the body may be of any content type.",
     "Idempotency-Key": "Names the request: 1 to 255 visible ASCII characters, bare or as a quoted string.",
+    "ce-specversion": "Of a CloudEvent in the binary mode: `1.0`.",
+    "ce-id": "The CloudEvent's id, which is the event's; with its source it names the request.",
+    "ce-source": "The CloudEvent's source, a URI reference.",
+    "ce-type": "The CloudEvent's type, which is the event's. Other `ce-` headers are kept and sent on as well.",
+}
+
+_HEADERS = {
     "traceparent": "W3C trace context, continued on each attempt.",
     "tracestate": "W3C trace context.",
     "Relay-Hops": "How many Relays the event went through; more than 8 are refused.",
@@ -141,6 +163,16 @@ _REFUSALS = (
     ErrorCode.DRAINING,
 )
 
+_OF_ONE_EVENT = (ErrorCode.TYPE_MISSING, ErrorCode.IDEMPOTENCY_KEY_REUSED, ErrorCode.UNSTORABLE)
+"""What a batch is not refused with: it stands in the result of the event concerned."""
+
+
+def _header_parameters(headers: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "header", "required": False, "description": about, "schema": {"type": "string"}}
+        for name, about in headers.items()
+    ]
+
 
 def _ingest() -> dict[str, Any]:
     event = {
@@ -149,19 +181,32 @@ def _ingest() -> dict[str, Any]:
         "properties": {"type": {"type": "string", "examples": ["invoice.paid"]}},
         "additionalProperties": True,
     }
+    cloudevent = {
+        "type": "object",
+        "required": ["specversion", "id", "source", "type"],
+        "properties": {
+            "specversion": {"type": "string", "const": "1.0"},
+            "id": {"type": "string", "minLength": 1, "maxLength": 255},
+            "source": {"type": "string", "format": "uri-reference", "minLength": 1},
+            "type": {"type": "string", "examples": ["invoice.paid"]},
+        },
+        "additionalProperties": True,
+    }
     return {
         "tags": ["events"],
         "summary": "Post Event",
         "operationId": "post_event",
         "description": "Takes an event, makes it durable and answers with its receipt. The body is the payload, byte "
-        "for byte; its type is the top-level string `type` or the header `Relay-Event-Type`.",
-        "parameters": [
-            {"name": name, "in": "header", "required": False, "description": about, "schema": {"type": "string"}}
-            for name, about in _HEADERS.items()
-        ],
+        "for byte; its type is the top-level string `type` or the header `Relay-Event-Type`. A CloudEvent is taken "
+        "as such, in the binary mode (`ce-` headers) and in the structured one.",
+        "parameters": _header_parameters({**_ONE_EVENTS_HEADERS, **_HEADERS}),
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": event}, "*/*": {"schema": {}}},
+            "content": {
+                "application/json": {"schema": event},
+                "application/cloudevents+json": {"schema": cloudevent},
+                "*/*": {"schema": {}},
+            },
         },
         "responses": {
             "202": {
@@ -175,5 +220,58 @@ def _ingest() -> dict[str, Any]:
                 "content": {"application/json": {"schema": {"$ref": "#/components/schemas/EventAccepted"}}},
             },
             **{str(status): response for status, response in problems(*_REFUSALS).items()},
+        },
+    }
+
+
+def _ingest_batch() -> dict[str, Any]:
+    event = {
+        "type": "object",
+        "required": ["type", "payload"],
+        "properties": {
+            "type": {"type": "string", "examples": ["invoice.paid"]},
+            "event_id": {
+                "type": "string",
+                "pattern": "^[!-~]{1,255}$",
+                "description": "The event's idempotency key, and its id.",
+            },
+            "payload": {"description": "Any JSON value; its bytes are kept as they stand in the request."},
+        },
+        "additionalProperties": False,
+    }
+    results = {
+        "type": "object",
+        "required": ["data"],
+        "properties": {
+            "data": {
+                "type": "array",
+                "description": "One result for each event, in the order of the request.",
+                "items": {
+                    "oneOf": [
+                        {"$ref": "#/components/schemas/EventAccepted"},
+                        {"$ref": "#/components/schemas/EventRefused"},
+                    ]
+                },
+            }
+        },
+    }
+    refusals = [code for code in _REFUSALS if code not in _OF_ONE_EVENT]
+    return {
+        "tags": ["events"],
+        "summary": "Post Batch",
+        "operationId": "post_batch",
+        "description": "Takes up to 1,000 events, makes them durable in one append and answers with a result for each: "
+        "what a request of its own would have been answered, or why it was refused. One bad event spoils no other.",
+        "parameters": _header_parameters(_HEADERS),
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"type": "array", "maxItems": 1000, "items": event}}},
+        },
+        "responses": {
+            "202": {
+                "description": "What became of each event.",
+                "content": {"application/json": {"schema": results}},
+            },
+            **{str(status): response for status, response in problems(*refusals).items()},
         },
     }

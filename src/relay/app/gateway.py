@@ -29,7 +29,7 @@ from relay.app.work import Work
 from relay.app.worker import main
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import Broadcast, Listener, Process, ProcessDraining, ProcessStarted, ProcessStopped
-from relay.gateway import Durability, Gateway, create_gateway
+from relay.gateway import Durability, Gateway, IngestLimits, create_gateway
 from relay.metrics import Metrics
 from relay.metrics.lines import log_listener
 from relay.settings import Settings
@@ -114,7 +114,7 @@ def _gateway(settings: Settings, pools: _Pools, vault: Vault, world: Ambient, em
         ambient=world,
         emit=emit,
         durability=JOURNAL_OF_ONE,
-        max_payload_bytes=settings.max_payload_bytes,
+        limits=IngestLimits(settings.max_payload_bytes, settings.max_batch_bytes),
     )
 
 

@@ -33,6 +33,11 @@ def parse_key(header: str) -> str:
         if quoted is None:
             raise InvalidKey("end the quoted Idempotency-Key with a quote, escape inner ones, and add nothing after it")
         text = _ESCAPED.sub(r"\1", quoted[1])
+    return check_key(text)
+
+
+def check_key(text: str) -> str:
+    """Return the key itself as it is. Raises `InvalidKey`."""
     if not _KEY.fullmatch(text):
         raise InvalidKey(f"an Idempotency-Key has 1 to {MAX_KEY_CHARACTERS} visible ASCII characters and no space")
     return text

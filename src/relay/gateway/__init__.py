@@ -1,11 +1,11 @@
 """B1 and B2 of an event's way: check it, wrap it, route it, make it durable, and only then say yes.
 
-Owns `POST /v1/events`: the order of the checks, the envelope, routing by the newest rules and the group commit. How
-the journal writes is the store's. Invariant: a 202 leaves only after its event is durable with its whole fan-out, and
-a refused request has stored nothing.
+Owns `POST /v1/events` and its batch: the order of the checks, the envelope, routing by the newest rules and the group
+commit. How the journal writes is the store's. Invariant: a 202 leaves only after its event is durable with its whole
+fan-out, and a refused request has stored nothing.
 """
 
 from relay.gateway.answers import Durability
-from relay.gateway.gateway import Gateway, create_gateway
+from relay.gateway.gateway import Gateway, IngestLimits, create_gateway
 
-__all__ = ["Durability", "Gateway", "create_gateway"]
+__all__ = ["Durability", "Gateway", "IngestLimits", "create_gateway"]

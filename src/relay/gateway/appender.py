@@ -89,16 +89,24 @@ class Appender:
 
         Whoever no longer waits for the outcome only misses that; the event goes its way.
         """
-        if self._draining:
-            submission.settle(DRAINING)
-            return
-        # the first one is always taken, however large: what one may have is checked before
-        if self._line and self._is_full(submission):
-            submission.settle(OVERLOADED)
+        refusal = self._refusal(1, len(submission.envelope.payload))
+        if refusal is not None:
+            submission.settle(refusal)
             return
         self._line.join(submission)
-        if self._appending is None:
-            self._appending = asyncio.create_task(self._append_all(), name="append")
+        self._get_going()
+
+    def take_batch(self, submissions: Sequence[Submission]) -> None:
+        """`take` for the events of one request: all of them are taken, one behind the other, or none is."""
+        refusal = self._refusal(len(submissions), sum([len(each.envelope.payload) for each in submissions]))
+        if refusal is not None:
+            _settle(submissions, refusal)
+            return
+        batch = object()
+        for submission in submissions:
+            submission.batch = batch
+            self._line.join(submission)
+        self._get_going()
 
     async def drain(self, within: float) -> int:
         """Take nothing more and finish what was taken, for `within` seconds; answers how many were given up then."""
@@ -110,11 +118,20 @@ class Appender:
                 await asyncio.wait([task])
         return self._abandoned
 
-    def _is_full(self, submission: Submission) -> bool:
-        return (
-            len(self._line) >= self._most_waiting
-            or self._line.payload_bytes + len(submission.envelope.payload) > MOST_WAITING_BYTES
-        )
+    def _refusal(self, count: int, size: int) -> Problem | None:
+        """Why so many more events of so many bytes together are not taken, None if they are."""
+        if self._draining:
+            return DRAINING
+        # the first are always taken, however large: what one request may have is checked before
+        if self._line and (
+            len(self._line) + count > self._most_waiting or self._line.payload_bytes + size > MOST_WAITING_BYTES
+        ):
+            return OVERLOADED
+        return None
+
+    def _get_going(self) -> None:
+        if self._line and self._appending is None:
+            self._appending = asyncio.create_task(self._append_all(), name="append")
 
     async def _append_all(self) -> None:
         """Append group after group until nobody waits."""

@@ -11,14 +11,27 @@ from starlette.types import ASGIApp
 
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import DurabilityKnown, Listener
+from relay.gateway import batch, ingest
 from relay.gateway.answers import Durability
 from relay.gateway.appender import MOST_WAITING, Appender
-from relay.gateway.ingest import PATH, Ingest
+from relay.gateway.batch import Batch
+from relay.gateway.ingest import Ingest
 from relay.gateway.routes import Snapshots
 from relay.gateway.wakeups import Wakeups
 from relay.store.endpoints import Endpoints
 from relay.store.journal import Journal
 from relay.store.wakeups import WakeupSender
+
+
+@dataclass(frozen=True, slots=True)
+class IngestLimits:
+    """What one request may have, in bytes: an event's payload and a whole batch. So many events may wait for their
+    append before more are turned away.
+    """
+
+    payload_bytes: int
+    batch_bytes: int
+    waiting: int = MOST_WAITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +62,11 @@ def create_gateway(
     ambient: Ambient,
     emit: Listener,
     durability: Durability,
-    max_payload_bytes: int,
-    most_waiting: int = MOST_WAITING,
+    limits: IngestLimits,
 ) -> Gateway:
     """Wire a gateway.
 
-    `wakeups` wants a pool of its own or one with room beside the one append in flight; `most_waiting` events wait for
-    their append before more are turned away.
+    `wakeups` wants a pool of its own or one with room beside the one append in flight.
     """
     emit(DurabilityKnown(durability.confirmed, durability.of))
     snapshots = Snapshots(endpoints)
@@ -67,7 +78,14 @@ def create_gateway(
         ambient=ambient,
         emit=emit,
         durability=durability,
-        most_waiting=most_waiting,
+        most_waiting=limits.waiting,
     )
-    ingest = Ingest(appender=appender, ambient=ambient, emit=emit, max_payload_bytes=max_payload_bytes)
-    return Gateway({PATH: ingest}, snapshots, appender, waker)
+    single = Ingest(appender=appender, ambient=ambient, emit=emit, max_body_bytes=limits.payload_bytes)
+    several = Batch(
+        appender=appender,
+        ambient=ambient,
+        emit=emit,
+        max_body_bytes=limits.batch_bytes,
+        max_payload_bytes=limits.payload_bytes,
+    )
+    return Gateway({ingest.PATH: single, batch.PATH: several}, snapshots, appender, waker)

@@ -26,6 +26,10 @@ MOST_ROWS = 2_000
 MOST_BYTES = 8 * 1024 * 1024
 """Payload bytes of one append."""
 
+MOST_BATCH_ROWS = 20_000
+MOST_BATCH_BYTES = 32 * 1024 * 1024
+"""What an append may grow to before a batch is parted."""
+
 REUSED = Problem(
     ErrorCode.IDEMPOTENCY_KEY_REUSED,
     "an earlier request with this Idempotency-Key had another type or body; give a new request a new key",
@@ -58,7 +62,8 @@ class Group:
 def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entropy) -> Group:
     """Take from the front of the line what shares the next append, at least one event if anybody waits.
 
-    Events from a group that was refused keep to themselves, so that no other is drawn into what they may be guilty of.
+    A batch shares one append, but where that would keep everybody else waiting for too long. Events from a group that
+    was refused keep to themselves, so that no other is drawn into what they may be guilty of.
     """
     members: list[Member] = []
     named: dict[tuple[str, str, str], Member] = {}
@@ -78,7 +83,10 @@ def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entr
         route = routes.route(envelope.tenant, envelope.type)
         rows += len(route.endpoints) or 1
         size += len(envelope.payload)
-        if members and (rows > MOST_ROWS or size > MOST_BYTES or len(members) == company):
+        if members and (
+            len(members) == company
+            or ((rows > MOST_ROWS or size > MOST_BYTES) and _may_part(members[-1].submission, submission, rows, size))
+        ):
             break
         member = _member(submission, route, routes.partition(envelope.tenant), durability, entropy)
         members.append(member)
@@ -126,6 +134,12 @@ def draw_ids(receipt: UUID, count: int, entropy: Entropy) -> Sequence[UUID]:
         for start in range(0, len(chance), ids.SIBLING_BYTES):
             drawn[ids.delivery_id(receipt, chance[start : start + ids.SIBLING_BYTES])] = None
     return tuple(drawn)
+
+
+def _may_part(last: Submission, following: Submission, rows: int, size: int) -> bool:
+    """Whether a full group may end between these two, if it would have so many rows and bytes with the second."""
+    is_within_a_batch = following.batch is not None and following.batch is last.batch
+    return not is_within_a_batch or rows > MOST_BATCH_ROWS or size > MOST_BATCH_BYTES
 
 
 def _member(submission: Submission, route: Route, partition: int, durability: Durability, entropy: Entropy) -> Member:

@@ -1,7 +1,7 @@
 """The request headers that an event's ingest looks at, and what each of them says.
 
-Owns the reading of each. Invariant: a header that appears twice is read as one list (RFC 9110, 5.3), so none of two
-contradicting values is taken in silence.
+Owns the reading of each. Invariant: a header that appears twice is read as one list (RFC 9110, 5.3) or refused, so none
+of two contradicting values is taken in silence.
 """
 
 from __future__ import annotations
@@ -23,6 +23,12 @@ HOPS = b"relay-hops"
 IDEMPOTENCY_KEY = b"idempotency-key"
 TRACEPARENT = b"traceparent"
 TRACESTATE = b"tracestate"
+
+PREFIX = b"ce-"
+"""How the names of a CloudEvent's headers begin."""
+
+CLOUDEVENT = b"(cloudevent)"
+"""What stands among the wanted headers where any of those came; its value is the name of one that came twice."""
 
 _WANTED = frozenset(
     {
@@ -55,27 +61,31 @@ Headers = Mapping[bytes, bytes]
 
 
 def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """The wanted ones among a request's headers, names in lower case."""
+    """The wanted ones among a request's headers and those of a CloudEvent, names in lower case."""
     found: dict[bytes, bytes] = {}
     for name, value in raw:
         if name in _WANTED:
             found[name] = found[name] + b", " + value if name in found else value
+        elif name[:3] == PREFIX:
+            found[CLOUDEVENT] = name if name in found else found.get(CLOUDEVENT, b"")
+            found[name] = value
     return found
 
 
-def read_content_type(headers: Headers) -> str:
+def read_content_type(headers: Headers, *, is_json: bool = False, is_typed: bool = False) -> str:
     """The payload's content type. Raises `Refused` (`content_type`) for what is not taken.
 
-    Without `Relay-Event-Type` the type has to be found in the payload, so only JSON in UTF-8 will do. A content coding
-    is never taken: it would have to travel on with the payload, and nothing says that an endpoint knows it.
+    Without `Relay-Event-Type` the type has to be found in the payload, so only JSON in UTF-8 will do, unless the type
+    stands elsewhere (`is_typed`); `is_json` says that nothing else will do in any case. A content coding is never
+    taken: it would have to travel on with the payload, and nothing says that an endpoint knows it.
     """
     coding = headers.get(CONTENT_ENCODING)
     if coding is not None and coding.strip().lower() != b"identity":
         raise refuse(ErrorCode.CONTENT_TYPE, "send the body as it is, without a Content-Encoding")
     value = headers.get(CONTENT_TYPE, b"")
-    if EVENT_TYPE in headers:
+    if not is_json and (is_typed or EVENT_TYPE in headers):
         fault = _opaque_fault(value)
-    elif (fault := content_type_fault(value)) is not None:
+    elif (fault := content_type_fault(value)) is not None and not is_json:
         fault += "; or name the event's type in the header Relay-Event-Type and send any content type"
     if fault is not None:
         raise refuse(ErrorCode.CONTENT_TYPE, fault)

@@ -8,6 +8,8 @@ accepted is UTF-8 without a byte order mark and JSON by RFC 8259.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -16,15 +18,46 @@ from relay.gateway.headers import EVENT_TYPE, Headers
 from relay.web.json_bodies import decode_json
 from relay.web.problems import ErrorCode, refuse
 
-# An escaped half of a surrogate pair; the group holds the escaped backslashes right before it.
-_SURROGATE = re.compile(rb"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+T = TypeVar("T")
+
+# An escaped half of a surrogate pair; the first group holds the escaped backslashes right before it, the second a whole
+# pair instead.
+_SURROGATE = re.compile(
+    rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
 
 
 class _Typed(msgspec.Struct):
     type: str | msgspec.UnsetType = msgspec.UNSET
 
 
-_decoder = msgspec.json.Decoder(_Typed)
+def lenient(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
+    """A decoder of msgspec made to read what RFC 8259 (8.2) leaves to the reader: halves of surrogate pairs.
+
+    Its judgement of all the rest is the same with another character in their place. That is one of which no name,
+    type or attribute may have any, and takes as many bytes, so whatever is read stands where it stood.
+    """
+
+    def decoding(text: bytes) -> T:
+        try:
+            return decode(text)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            substituted = without_halves(text)
+            if substituted == text:
+                raise
+            return decode(substituted)
+
+    return decoding
+
+
+def without_halves(text: bytes) -> bytes:
+    """The JSON text with U+FFFF, escaped, for each escaped half of a surrogate pair that lacks its other half."""
+    return _SURROGATE.sub(lambda found: found[0] if found[2] else found[1] + rb"\uffff", text)
+
+
+_decode = lenient(msgspec.json.Decoder(_Typed).decode)
 
 
 def read_type(headers: Headers, payload: bytes) -> str:
@@ -51,17 +84,3 @@ def _read_payload_type(payload: bytes) -> str:
             return ""
         raise refuse(ErrorCode.MALFORMED, "the body is JSON but no object; an event is an object") from None
     return "" if found is msgspec.UNSET else found
-
-
-def _decode(payload: bytes) -> _Typed:
-    try:
-        return _decoder.decode(payload)
-    except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError:
-        # The decoder refuses halves of surrogate pairs, which RFC 8259 (8.2) leaves to the reader. Its judgement of
-        # all the rest is the same with another character in their place, and no type has such characters.
-        substituted = _SURROGATE.sub(rb"\1\\ufffd", payload)
-        if substituted == payload:
-            raise
-        return _decoder.decode(substituted)

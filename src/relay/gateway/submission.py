@@ -40,7 +40,8 @@ class Submission:
     """An accepted event. `key` and `fingerprint` are None where its sender did not name the request.
 
     `accepted_at` is in seconds of the process's monotonic clock. `company` is how many events may be in one append with
-    it, itself included, None for as many as fit: after each refusal it is half as many.
+    it, itself included, None for as many as fit: after each refusal it is half as many. Events of one batch share their
+    `batch`, which says nothing else.
     """
 
     envelope: Envelope
@@ -49,6 +50,7 @@ class Submission:
     accepted_at: float
     outcome: asyncio.Future[Outcome] = field(default_factory=_future)
     company: int | None = None
+    batch: object | None = None
 
     @property
     def name(self) -> tuple[str, str, str] | None:

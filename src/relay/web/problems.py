@@ -113,7 +113,10 @@ ERRORS: Mapping[ErrorCode, ErrorKind] = {
         _R.IDEMPOTENCY,
     ),
     ErrorCode.PAYLOAD_TOO_LARGE: ErrorKind(
-        413, "Payload too large", "The body passes the limit that `limit_bytes` names.", _R.SIZE
+        413,
+        "Payload too large",
+        "The body, or a payload in it, passes the limit that `limit_bytes` or `limit_events` names.",
+        _R.SIZE,
     ),
     ErrorCode.CONTENT_TYPE: ErrorKind(
         415, "Unsupported content type", "The body's media type, charset or coding is not taken here.", _R.CONTENT_TYPE

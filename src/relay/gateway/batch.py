@@ -1,0 +1,116 @@
+"""`POST /v1/events/batch`: up to a thousand events in one request, and a result for each.
+
+Owns the order of the checks and the answer's shape. Invariant: each event is refused, stored or answered again as it
+would be in a request of its own, in the order of the array, and what becomes of one changes nothing for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import msgspec
+
+from relay.domain.ambient import Ambient
+from relay.domain.telemetry import IdempotentReplay, Listener
+from relay.gateway.appender import Appender
+from relay.gateway.elements import Element, read_elements
+from relay.gateway.headers import (
+    CLOUDEVENT,
+    CONTENT_TYPE,
+    EVENT_TYPE,
+    IDEMPOTENCY_KEY,
+    Headers,
+    read_content_type,
+    read_context,
+    read_hops,
+)
+from relay.gateway.route import Route
+from relay.gateway.senders import identify
+from relay.gateway.submission import Outcome, Replayed, Stored, Submission
+from relay.gateway.wrapping import CHANCE_BYTES, Forwarded, Origin, Posted, wrap
+from relay.web.answers import JSON, Answer
+from relay.web.exchange import Intake
+from relay.web.problems import ErrorCode, Problem, Refused, refuse
+
+PATH = "/v1/events/batch"
+
+_PAYLOAD_TYPE = "application/json"
+
+_OF_ONE_EVENT = {
+    IDEMPOTENCY_KEY: "a batch has no Idempotency-Key: give each event of it an event_id",
+    EVENT_TYPE: "a batch has no Relay-Event-Type: each event of it has its own type",
+    CLOUDEVENT: "a batch has no ce- headers: post each CloudEvent to /v1/events",
+}
+
+
+class Batch(Route):
+    """The route of one process."""
+
+    def __init__(
+        self, *, appender: Appender, ambient: Ambient, emit: Listener, max_body_bytes: int, max_payload_bytes: int
+    ) -> None:
+        super().__init__(appender=appender, ambient=ambient, emit=emit, max_body_bytes=max_body_bytes)
+        self._max_payload_bytes = max_payload_bytes
+
+    async def _accept(self, headers: Headers, intake: Intake, arrived: float) -> Answer:
+        now = self._ambient.now()
+        sender = identify(headers)
+        _check_headers(headers)
+        hops = read_hops(headers)
+        body = await self._bodies.read(intake)
+        elements = read_elements(body, self._max_payload_bytes)
+        del body
+        origin = Origin(sender, now, arrived, self._ambient.monotonic(), hops)
+        taken = self._wrap(origin, elements, read_context(headers))
+        submissions = [each for each in taken if isinstance(each, Submission)]
+        self._appender.take_batch(submissions)
+        outcomes = [await each.outcome if isinstance(each, Submission) else each for each in taken]
+        return self._answer(outcomes)
+
+    def _wrap(
+        self, origin: Origin, elements: Sequence[Element | Problem], forwarded: Forwarded
+    ) -> list[Submission | Problem]:
+        chance = self._ambient.entropy(CHANCE_BYTES * len(elements))
+        taken: list[Submission | Problem] = []
+        for place, element in enumerate(elements):
+            if isinstance(element, Problem):
+                taken.append(element)
+                continue
+            event_type, name, payload = element
+            posted = Posted(event_type, name, name, _PAYLOAD_TYPE, payload, forwarded)
+            taken.append(wrap(origin, posted, chance[place * CHANCE_BYTES : (place + 1) * CHANCE_BYTES], self._ambient))
+        return taken
+
+    def _answer(self, outcomes: Sequence[Outcome]) -> Answer:
+        """One result for each event; or, where the same fault of Relay's kept every one out, that fault for the whole.
+
+        Such a fault is over in a moment, and a sender that looks at nothing but the status must not miss it.
+        """
+        first = outcomes[0] if outcomes else None
+        if isinstance(first, Problem) and first.kind.status >= 500 and all(each is first for each in outcomes):
+            raise Refused(first)
+        return Answer(202, JSON, b'{"data":[%b]}' % b",".join([self._result(each) for each in outcomes]))
+
+    def _result(self, outcome: Outcome) -> bytes:
+        match outcome:
+            case Stored(body):
+                return body
+            case Replayed(body):
+                self._emit(IdempotentReplay())
+                return body
+            case Problem():
+                self._count(outcome)
+                return b'{"error":%b}' % msgspec.json.encode(outcome.document())
+            case _:
+                assert_never(outcome)
+
+
+def _check_headers(headers: Headers) -> None:
+    """Raises `Refused` (`content_type`, `malformed`) where a header is not for a batch."""
+    read_content_type(headers, is_json=True)
+    if b"cloudevents" in headers[CONTENT_TYPE].lower():
+        raise refuse(ErrorCode.CONTENT_TYPE, "a batch is application/json; post each CloudEvent to /v1/events")
+    for header, instead in _OF_ONE_EVENT.items():
+        if header in headers:
+            raise refuse(ErrorCode.MALFORMED, instead)

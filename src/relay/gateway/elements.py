@@ -1,0 +1,157 @@
+"""The events of a batch, as its JSON array holds them.
+
+Owns the reading of the array: what each element says, and which bytes of the request are its payload. Invariant: a
+payload is a slice of the request, byte for byte; what is wrong with one element is said of that one alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from json import JSONDecoder
+from typing import NamedTuple
+
+import msgspec
+
+from relay.domain.idempotency import MAX_KEY_CHARACTERS, InvalidKey, check_key
+from relay.domain.routing import InvalidEventType, check_event_type
+from relay.gateway.payload import lenient, without_halves
+from relay.web.json_bodies import decode_json
+from relay.web.problems import ErrorCode, Problem, refuse
+
+MOST_EVENTS = 1_000
+
+_WHITE_SPACE = b" \t\n\r"
+_ABSENT = msgspec.Raw(b"")
+
+_SHAPE = 'an event of a batch is an object {"type", "event_id"?, "payload"}'
+_NO_TYPE = Problem(ErrorCode.TYPE_MISSING, "give the event a type: a string `type` beside its payload")
+_NO_PAYLOAD = Problem(ErrorCode.MALFORMED, f"the event has no payload; {_SHAPE}")
+_BAD_ID = Problem(
+    ErrorCode.MALFORMED,
+    f"event_id is the event's idempotency key: text of 1 to {MAX_KEY_CHARACTERS} visible ASCII characters and no space",
+)
+_TOO_DEEP = Problem(ErrorCode.MALFORMED, "the payload is nested too deeply")
+
+
+class Element(NamedTuple):
+    """One event of a batch. `event_id` is None where its sender gave it no name."""
+
+    type: str
+    event_id: str | None
+    payload: bytes
+
+
+class _Members(msgspec.Struct, forbid_unknown_fields=True):
+    type: str | msgspec.UnsetType = msgspec.UNSET
+    event_id: str | msgspec.UnsetType = msgspec.UNSET
+    payload: msgspec.Raw = _ABSENT
+
+
+_array = lenient(msgspec.json.Decoder(list[msgspec.Raw]).decode)
+_members = msgspec.json.Decoder(_Members)
+
+# Numbers stay text: some are longer than Python wants to convert.
+_scanner = JSONDecoder(parse_int=str, parse_float=str, strict=False)
+
+
+def read_elements(body: bytes, max_payload_bytes: int) -> list[Element | Problem]:
+    """The elements in their order, each an event or what is wrong with it.
+
+    Raises `Refused` where there is no array of at most `MOST_EVENTS` (`malformed`, `payload_too_large`).
+    """
+    try:
+        raw = decode_json(_array, body)
+    except msgspec.ValidationError:
+        raise refuse(ErrorCode.MALFORMED, f"a batch is a JSON array; {_SHAPE}") from None
+    if len(raw) > MOST_EVENTS:
+        raise refuse(
+            ErrorCode.PAYLOAD_TOO_LARGE,
+            f"a batch has at most {MOST_EVENTS} events; send these {len(raw)} in several",
+            limit_events=MOST_EVENTS,
+        )
+    elements = [_read(each, max_payload_bytes) for each in raw]
+    if b"\\u" in body and without_halves(body) != body:
+        # What was read is not what came: the slices are where they were, so they are taken once more.
+        _restore(elements, raw, body)
+    return elements
+
+
+def _read(raw: msgspec.Raw, max_payload_bytes: int) -> Element | Problem:
+    try:
+        members = _members.decode(raw)
+    except msgspec.ValidationError as fault:
+        return _told(str(fault))
+    payload = bytes(members.payload)
+    event_id = None if members.event_id is msgspec.UNSET else members.event_id
+    if members.type is msgspec.UNSET or not members.type:
+        return _NO_TYPE
+    try:
+        check_event_type(members.type)
+        if event_id is not None:
+            check_key(event_id)
+    except InvalidEventType as fault:
+        return Problem(ErrorCode.MALFORMED, str(fault))
+    except InvalidKey:
+        return _BAD_ID
+    if not payload:
+        return _NO_PAYLOAD
+    if len(payload) > max_payload_bytes:
+        detail = f"a payload may have at most {max_payload_bytes} bytes"
+        return Problem(ErrorCode.PAYLOAD_TOO_LARGE, detail, {"limit_bytes": max_payload_bytes})
+    return Element(members.type, event_id, payload)
+
+
+def _told(fault: str) -> Problem:
+    """What is wrong with an element, from what its decoder says."""
+    if fault.endswith("`$.type`"):
+        return _NO_TYPE
+    if fault.endswith("`$.event_id`"):
+        return _BAD_ID
+    if "unknown field" in fault:
+        name = fault.partition("`")[2].rpartition("`")[0]
+        return Problem(ErrorCode.MALFORMED, f"{name[:64]!a} is no member of a batch's events; {_SHAPE}")
+    return Problem(ErrorCode.MALFORMED, _SHAPE)
+
+
+def _restore(elements: list[Element | Problem], raw: Sequence[msgspec.Raw], body: bytes) -> None:
+    """Give each element the payload that stands in the body, where the decoder was shown other characters."""
+    for place, text in enumerate(_slices(raw, body)):
+        element = elements[place]
+        if isinstance(element, Element) and text != bytes(raw[place]):
+            try:
+                elements[place] = element._replace(payload=_payload_of(text))
+            except RecursionError:
+                elements[place] = _TOO_DEEP
+
+
+def _slices(raw: Sequence[msgspec.Raw], body: bytes) -> Iterator[bytes]:
+    """The bytes of each element: between two of them are white space and one comma."""
+    at = body.index(b"[") + 1
+    for each in raw:
+        while body[at] in _WHITE_SPACE or body[at] == ord(","):
+            at += 1
+        yield body[at : at + len(each)]
+        at += len(each)
+
+
+def _payload_of(element: bytes) -> bytes:
+    """The bytes of the last member `payload` of an object, which is known to be JSON."""
+    # Latin-1 gives each byte a character, so places in the text are places in the bytes.
+    text = element.decode("latin-1")
+    found = ""
+    at = _next(text, 1)
+    while text[at] != "}":
+        name, at = _scanner.raw_decode(text, at)
+        at = _next(text, at)
+        _, end = _scanner.raw_decode(text, at)
+        if name == "payload":
+            found = text[at:end]
+        at = _next(text, end)
+    return found.encode("latin-1")
+
+
+def _next(text: str, at: int) -> int:
+    """Where the next name, value or end begins."""
+    while text[at] in " \t\n\r:,":
+        at += 1
+    return at

@@ -1,0 +1,62 @@
+"""What the routes that take events have in common, as bare ASGI: the busiest ones take no framework's detour.
+
+Owns the way of a request around its checks: who reads the body, what becomes of a refusal, of a client that left and of
+a bug, and what is counted. Invariant: each request is answered once, and its time counted, unless its client left.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+
+from starlette.types import Receive, Scope, Send
+
+from relay.domain.ambient import Ambient
+from relay.domain.telemetry import Listener, RequestRefused, RequestServed
+from relay.gateway.appender import Appender
+from relay.gateway.headers import CONTENT_LENGTH, TRANSFER_ENCODING, Headers, read_headers
+from relay.web.answers import Answer
+from relay.web.exchange import BodyReader, Disconnected, Intake, send_answer
+from relay.web.problems import ErrorCode, Problem, Refused
+from relay.web.serving import BUG
+
+NOT_POST = Problem(ErrorCode.METHOD_NOT_ALLOWED, "events are posted here", headers=((b"allow", b"POST"),))
+
+logger = logging.getLogger(__name__)
+
+
+class Route(ABC):
+    """One route of one process; bodies have at most `max_body_bytes`."""
+
+    def __init__(self, *, appender: Appender, ambient: Ambient, emit: Listener, max_body_bytes: int) -> None:
+        self._appender = appender
+        self._ambient = ambient
+        self._emit = emit
+        self._bodies = BodyReader(max_body_bytes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        arrived = self._ambient.monotonic()
+        headers = read_headers(scope["headers"])
+        intake = Intake(receive, declared=headers.get(CONTENT_LENGTH), chunked=TRANSFER_ENCODING in headers)
+        try:
+            is_post = scope["method"] == "POST"
+            answer = await self._accept(headers, intake, arrived) if is_post else NOT_POST.answer()
+        except Refused as refused:
+            self._count(refused.problem)
+            answer = refused.problem.answer()
+        except Disconnected:
+            return
+        except Exception:
+            logger.exception("an event met a bug")
+            answer = BUG.answer()
+        await send_answer(answer, intake, send)
+        self._emit(RequestServed(self._ambient.monotonic() - arrived))
+
+    @abstractmethod
+    async def _accept(self, headers: Headers, intake: Intake, arrived: float) -> Answer:
+        """The checks in their order, the envelope, the append. Raises `Refused` and `Disconnected`."""
+
+    def _count(self, problem: Problem) -> None:
+        if problem.kind.counted_as is not None:
+            self._emit(RequestRefused(problem.kind.counted_as))
