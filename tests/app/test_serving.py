@@ -172,9 +172,10 @@ async def test_a_long_body_and_the_head_behind_it_are_counted_apart() -> None:
         CHUNKED + b"zz\r\n",
         CHUNKED + b"5\r\nhelloX",
         POST + b"transfer-encoding: gzip\r\n\r\nx",
+        POST + b"transfer-encoding: gzip, chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
         POST + b"content-length: -1\r\n\r\n",
     ],
-    ids=["no chunk size", "no end of a chunk", "unknown coding", "no length"],
+    ids=["no chunk size", "no end of a chunk", "unknown coding", "two codings", "no length"],
 )
 async def test_framing_that_is_none_is_told(rest: bytes) -> None:
     async with served(echo) as server, await Wire.connect(server.url) as wire:

@@ -174,6 +174,9 @@ class BoundedHead(HttpToolsProtocol):
         value = value.rstrip(b" \t")
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
+        elif name == b"transfer-encoding" and value.lower() != b"chunked":
+            # another coding would have to be undone here, and nobody is told to use one
+            raise ValueError("a body is chunked or has a length")
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
