@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -21,10 +21,13 @@ from tests.support.payload_styles import EMPTY, MARKED, ODD_BYTES, ODD_JSON, ODD
 from tests.support.producer import Event, Producer
 from tests.support.vendors import (
     DOCUMENTED,
+    GITHUB_DOCUMENTED,
     GITHUB_NPM,
     RELAY_DOCUMENTED,
     STANDARD_NPM,
+    STANDARD_PYPI,
     STRIPE_NPM,
+    STRIPE_PYPI,
     VENDORS,
     Hook,
     Library,
@@ -35,6 +38,10 @@ from tests.system.conftest import Running
 DEADLINE = 90.0
 
 EACH_PROFILE = (RELAY_DOCUMENTED, STANDARD_NPM, STRIPE_NPM, GITHUB_NPM)
+EACH_PROFILE_AGAIN = (RELAY_DOCUMENTED, STANDARD_PYPI, STRIPE_PYPI, GITHUB_DOCUMENTED)
+
+BATCH_EVENTS = 500
+BATCH_BYTES = 8_000_000
 
 _numbers = count(1)
 
@@ -82,6 +89,36 @@ def arrived_as_posted(events: Sequence[Event], subscribed: Iterable[Subscribed])
         assert {(one.headers["relay-event-id"], one.sha256) for one in seen} == posted, each.library
 
 
+def batches(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """The events in groups that fit into one batch each."""
+    group: list[Event] = []
+    for event in events:
+        if len(group) == BATCH_EVENTS or sum(len(each.body) for each in [*group, event]) > BATCH_BYTES:
+            yield group
+            group = []
+        group.append(event)
+    yield group
+
+
+def post_batches(running: Running, events: Sequence[Event]) -> dict[str, str]:
+    """Post the events through the batch call, the payloads as they are with space around; answers the receipts' ids."""
+    receipts = {}
+    with api(running.gateway) as client:
+        for group in batches(events):
+            elements = [
+                b'{"type": "%b", "event_id": "%b", "payload":\t %b\r\n}'
+                % (str(event.type).encode(), event.key.encode(), event.body)
+                for event in group
+            ]
+            headers = {"content-type": "application/json"}
+            answer = client.post("/v1/events/batch", content=b"[ %b ]" % b",\n".join(elements), headers=headers)
+            assert answer.status_code == 202, answer.text
+            results = answer.json()["data"]
+            assert [result.get("event_id", result) for result in results] == [event.key for event in group]
+            receipts.update({result["event_id"]: result["receipt_id"] for result in results})
+    return receipts
+
+
 def some_styles(number: int, other: int = 0) -> list[str]:
     """Every second style, beginning with another one for each payload in turn."""
     return [style for index, style in enumerate(STYLES) if (number + index + other) % 2 == 0]
@@ -116,6 +153,36 @@ async def test_real_payloads_that_name_their_type_themselves_arrive_byte_for_byt
     await Producer([running.gateway.url]).post(events, DEADLINE)
     await all_closed(running, events)
     arrived_as_posted(events, subscribed)
+
+
+async def test_real_payloads_in_every_style_of_json_through_the_batch_call_arrive_as_the_bytes_of_their_slices(
+    running: Running, vendors: Vendors, payloads: list[Payload]
+) -> None:
+    subscribed = subscribe(running, vendors, EACH_PROFILE_AGAIN, "batched.*")
+    events = [
+        Event(f"batched-{style}-{number}", restyled(payload.body, style).strip(), f"batched.{payload.event}")
+        for number, payload in enumerate(payloads)
+        for style in some_styles(number, other=1)
+    ]
+
+    post_batches(running, events)
+    await all_closed(running, events)
+    arrived_as_posted(events, subscribed)
+
+
+async def test_values_that_any_re_encoding_would_change_are_kept_by_the_batch_call(
+    running: Running, vendors: Vendors
+) -> None:
+    largest = ODD_TEXT["exactly the largest"]
+    events = named({**ODD_JSON, "the largest": largest, "the largest again": largest}, "odd.batched")
+    subscribed = subscribe(running, vendors, [*DOCUMENTED, *VENDORS], "odd.batched")
+    receipts = post_batches(running, events)
+    await all_closed(running, events)
+    arrived_as_posted(events, subscribed)
+    with api(running.gateway) as client:
+        kept = {key: client.get(f"/v1/receipts/{receipt}/payload") for key, receipt in receipts.items()}
+    assert {key: answer.content for key, answer in kept.items()} == {event.key: event.body for event in events}
+    assert {answer.headers["content-type"] for answer in kept.values()} == {"application/json"}
 
 
 def named(bodies: dict[str, Body], event_type: str) -> list[Event]:
