@@ -14,7 +14,8 @@ from relay.dispatcher.supervisor import (
     LoopEnded,
     supervise,
 )
-from relay.domain.telemetry import Loop, LoopCrashed, LoopStopped
+from relay.domain.telemetry import Loop, LoopCrashed, LoopHeldUp, LoopStopped
+from relay.store.faults import StoreBusy, StoreRefused, StoreUnavailable
 from tests.support.world import Ear, real_ambient
 
 
@@ -58,6 +59,31 @@ async def test_restarts_wait_longer_each_time_up_to_a_bound() -> None:
 
 async def test_a_loop_that_ran_well_starts_over_at_the_shortest_wait() -> None:
     assert await crash_waits(runs=4, lasting=STEADY_SECONDS) == [FIRST_RESTART_SECONDS] * 4
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (StoreUnavailable("away"), LoopHeldUp(Loop.REAPER, "away", FIRST_RESTART_SECONDS)),
+        (StoreBusy("locked"), LoopHeldUp(Loop.REAPER, "locked", FIRST_RESTART_SECONDS)),
+        (refused := StoreRefused("no such value"), LoopCrashed(Loop.REAPER, refused, FIRST_RESTART_SECONDS)),
+        (bug := Broken(), LoopCrashed(Loop.REAPER, bug, FIRST_RESTART_SECONDS)),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+async def test_a_fault_of_the_world_holds_a_loop_up_and_a_bug_crashes_it(
+    fault: Exception, told: LoopHeldUp | LoopCrashed
+) -> None:
+    ear = Ear()
+
+    async def body() -> None:
+        raise fault
+
+    task = asyncio.create_task(supervise({Loop.REAPER: body}, ambient=real_ambient(), emit=ear))
+    await ear.until(lambda: bool(ear.of(type(told))))
+    task.cancel()
+    await asyncio.wait([task])
+    assert next(each for each in ear.heard if isinstance(each, LoopHeldUp | LoopCrashed)) == told
 
 
 async def test_one_crashing_loop_leaves_the_others_running() -> None:

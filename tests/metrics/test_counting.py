@@ -121,6 +121,7 @@ def test_what_is_not_counted_moves_nothing(process: t.Process, kind: type[t.Happ
         t.BreakerMoved: t.BreakerMoved("billing", BreakerState.OPEN, 1),
         t.LaneHeld: t.LaneHeld("billing", 1),
         t.EndpointDisabled: t.EndpointDisabled("billing"),
+        t.LoopHeldUp: t.LoopHeldUp(t.Loop.REAPER, "away", 1),
         t.LoopCrashed: t.LoopCrashed(t.Loop.REAPER, ValueError(), 1),
         t.LoopStopped: t.LoopStopped(t.Loop.REAPER),
         t.ProcessStarted: t.ProcessStarted(process, ""),

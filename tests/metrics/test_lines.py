@@ -186,6 +186,65 @@ def test_a_crash_comes_with_its_traceback(logger: logging.Logger, kept: Kept) ->
     assert record.exc_info == (ZeroDivisionError, caught.value, caught.value.__traceback__)
 
 
+class Clock:
+    """A clock that moves when it is told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def held_up(loop: t.Loop = t.Loop.RECORDER) -> t.LoopHeldUp:
+    """Tell of a database that is away."""
+    return t.LoopHeldUp(loop, "the database did not answer: ConnectionRefusedError", 5.0)
+
+
+def test_a_loop_that_is_held_up_has_one_line_with_the_reason_and_no_traceback(
+    logger: logging.Logger, kept: Kept
+) -> None:
+    log_listener(logger)(held_up())
+    (record,) = kept.records
+    assert (record.levelname, record.getMessage(), record.exc_info) == ("WARNING", "loop_held_up", None)
+    assert vars(record)["fields"]["reason"] == "the database did not answer: ConnectionRefusedError"
+
+
+def test_a_long_outage_has_a_line_a_minute_and_loop(logger: logging.Logger, kept: Kept) -> None:
+    clock = Clock()
+    listener = log_listener(logger, clock=clock)
+    for _ in range(3600 // 5):
+        listener(held_up(t.Loop.RECORDER))
+        listener(held_up(t.Loop.REAPER))
+        clock.now += 5
+    assert len(kept.records) == 2 * 60
+
+
+def test_a_loop_that_goes_on_again_says_so_once(logger: logging.Logger, kept: Kept) -> None:
+    clock = Clock()
+    listener = log_listener(logger, clock=clock)
+    listener(held_up())
+    listener(t.LoopSucceeded(t.Loop.REAPER))
+    clock.now += 12.5
+    listener(held_up())
+    for _ in range(2):
+        listener(t.LoopSucceeded(t.Loop.RECORDER))
+    assert kept.told() == [("WARNING", "loop_held_up"), ("INFO", "loop_resumed")]
+    assert vars(kept.records[1])["fields"] == {"loop": t.Loop.RECORDER, "held_up_seconds": 12.5}
+
+
+def test_a_database_that_comes_and_goes_writes_no_more_lines_than_one_that_stays_away(
+    logger: logging.Logger, kept: Kept
+) -> None:
+    clock = Clock()
+    listener = log_listener(logger, clock=clock)
+    for _ in range(600):
+        listener(held_up())
+        listener(t.LoopSucceeded(t.Loop.RECORDER))
+        clock.now += 1
+    assert len(kept.records) == 2 * 10
+
+
 def test_lines_go_to_relays_own_logger_unless_another_is_given(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="relay"):
         log_listener()(t.LeasesReaped(1))

@@ -67,6 +67,9 @@ async def test_a_database_that_restarts_under_load_loses_nothing_and_needs_no_he
 
     await eventually(ready, DEADLINE, "the gateway is ready again")
     assert {gateway.worker(), dispatcher.worker()} == processes, "nobody had to be restarted"
+    for service in (gateway, dispatcher):
+        assert "traceback" not in service.log.read_text().lower(), "a database that is away is no bug"
+    assert "loop_held_up" in dispatcher.log.read_text()
     assert len(producer.accepted) == EVENTS
     assert await installation.value("select count(*) from journal") == EVENTS
     promised = {reply.json()["deliveries"][0]["id"] for reply in producer.accepted.values()}

@@ -75,6 +75,7 @@ class Claimer:
             asked_at = self._ambient.monotonic()
             claim = await self._asked()
             self._after = claim.resume_after
+            self._emit(LoopSucceeded(Loop.CLAIMER, len(claim.deliveries)))
             if claim.deliveries:
                 await self._board(claim, asked_at)
             if self._has_seen_every_lane_empty(claim):
@@ -146,7 +147,6 @@ class Claimer:
 
     async def _rest(self) -> None:
         """Nothing is due in any lane: sleep until something may be."""
-        self._emit(LoopSucceeded(Loop.CLAIMER))
         seconds = await self._queue.seconds_to_next_due(busy=self._flights.busy)
         poll = self._tuning.poll_seconds
         await self._alarm.wait(poll if seconds is None else min(max(seconds, 0.0), poll))

@@ -25,7 +25,15 @@ from relay.dispatcher.reporter import Reporter
 from relay.dispatcher.supervisor import Body, supervise
 from relay.domain.ambient import Ambient
 from relay.domain.outcome import HandBackReason
-from relay.domain.telemetry import Listener, Loop, Process, ProcessDraining, ProcessStarted, ProcessStopped
+from relay.domain.telemetry import (
+    Listener,
+    Loop,
+    LoopSucceeded,
+    Process,
+    ProcessDraining,
+    ProcessStarted,
+    ProcessStopped,
+)
 from relay.sender import HttpSender
 from relay.store.health import Health
 from relay.store.queue import Queue
@@ -135,7 +143,12 @@ class Dispatcher:
             self._idle.set()
 
     async def _listen(self) -> None:
-        await self._stores.wakeups.listen(self._alarm.ring)
+        await self._stores.wakeups.listen(self._woken)
+
+    def _woken(self) -> None:
+        """A wake-up came, or the connection that listens for them was made."""
+        self._alarm.ring()
+        self._emit(LoopSucceeded(Loop.WAKEUPS))
 
     async def _supervised(self, loops: dict[Loop, Body]) -> None:
         await supervise(loops, ambient=self._ambient, emit=self._emit)

@@ -1,8 +1,9 @@
 """The supervisor: keeps every loop running until the process stops.
 
 Owns restarts. A loop that ends by an error is told of and started again, later each time up to a bound; a loop that
-ran well for a while starts over at the shortest wait. Invariant: no loop of a running process is dead for longer than
-`LONGEST_RESTART_SECONDS`, and each crash was emitted.
+ran well for a while starts over at the shortest wait. A database that is away or busy holds a loop up; whatever else
+ends one is a bug. Invariant: no loop of a running process is dead for longer than `LONGEST_RESTART_SECONDS`, and each
+end was emitted.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from relay.domain.ambient import Ambient
-from relay.domain.telemetry import Listener, Loop, LoopCrashed, LoopStarted, LoopStopped
+from relay.domain.telemetry import Listener, Loop, LoopCrashed, LoopHeldUp, LoopStarted, LoopStopped
+from relay.store.faults import StoreUnavailable
 
 FIRST_RESTART_SECONDS = 0.1
 LONGEST_RESTART_SECONDS = 5.0
@@ -57,11 +59,15 @@ async def _keep(loop: Loop, body: Body, ambient: Ambient, emit: Listener) -> Non
             fault = await _fault_of(loop, body)
             if ambient.monotonic() - began >= STEADY_SECONDS:
                 wait = FIRST_RESTART_SECONDS
-            emit(LoopCrashed(loop, fault, wait))
+            emit(_told(loop, fault, wait))
             await ambient.sleep(wait)
             wait = min(wait * 2, LONGEST_RESTART_SECONDS)
     finally:
         emit(LoopStopped(loop))
+
+
+def _told(loop: Loop, fault: Exception, wait: float) -> LoopHeldUp | LoopCrashed:
+    return LoopHeldUp(loop, str(fault), wait) if isinstance(fault, StoreUnavailable) else LoopCrashed(loop, fault, wait)
 
 
 async def _fault_of(loop: Loop, body: Body) -> Exception:

@@ -324,8 +324,18 @@ class LoopSucceeded:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopHeldUp:
+    """A loop cannot go on for a fault of the world, such as a database that is away, and tries again in
+    `restart_seconds`. Told at each try; `reason` is for lines, never a label."""
+
+    loop: Loop
+    reason: str
+    restart_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class LoopCrashed:
-    """A loop ended by an error and starts again in `restart_seconds`. The error's text is for lines, never a label."""
+    """A loop ended by a bug and starts again in `restart_seconds`. The error's text is for lines, never a label."""
 
     loop: Loop
     error: BaseException
@@ -391,6 +401,7 @@ Happening = (
     | BrokerModeChanged
     | LoopStarted
     | LoopSucceeded
+    | LoopHeldUp
     | LoopCrashed
     | LoopStopped
     | ProcessStarted

@@ -26,6 +26,7 @@ NOT_COUNTED: frozenset[type[t.Happening]] = frozenset(
         t.BreakerMoved,  # counted in the report: a breaker is the lane's, not the process's
         t.LaneHeld,
         t.EndpointDisabled,
+        t.LoopHeldUp,  # how long it lasts, its last success tells
         t.LoopCrashed,
         t.LoopStopped,
         t.ProcessStarted,

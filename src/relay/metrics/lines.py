@@ -1,13 +1,15 @@
 """From what happens to log lines: how important each kind of `Happening` is, and what its line says.
 
 Owns that table. Failures have lines of their own with ids, at `info` or above; successes show at `debug`,
-and below it they cost a comparison per batch. Invariant: every kind has a level; nothing here waits for
+and below it they cost a comparison per batch. A loop that is held up has a line when that begins, at most one a
+minute while it goes on, and one when it is over. Invariant: every kind has a level; nothing here waits for
 anything but the stream, and a line is made only if its level is written.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, assert_never
@@ -19,6 +21,9 @@ from relay.domain.delivery import DeadReason
 from relay.domain.outcome import Acked, Bury, HandBack, HandBackReason, OutcomeClass, Received, Retry
 
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+
+HELD_UP_EVERY_SECONDS = 60.0
+"""The shortest time between two lines about one loop that is held up: an outage is tried at every few seconds."""
 
 _TOLD_PER_ATTEMPT = frozenset({DeadReason.EXHAUSTED, DeadReason.PERMANENT_FAILURE, DeadReason.REFUSED})
 """Dead letters that come of an attempt, whose line has the ids."""
@@ -72,6 +77,7 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     t.BrokerModeChanged: _of_broker,
     t.LoopStarted: DEBUG,
     t.LoopSucceeded: DEBUG,
+    t.LoopHeldUp: WARNING,
     t.LoopCrashed: ERROR,
     t.LoopStopped: DEBUG,
     t.ProcessStarted: INFO,
@@ -80,20 +86,28 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
 }
 
 
-def log_listener(logger: logging.Logger | None = None) -> t.Listener:
+def log_listener(logger: logging.Logger | None = None, *, clock: Callable[[], float] = time.monotonic) -> t.Listener:
     """A listener that writes a line for whatever is worth one, to Relay's own logger unless another is
-    given."""
-    return _Lines(logging.getLogger("relay") if logger is None else logger)
+    given. `clock` counts seconds."""
+    return _Lines(logging.getLogger("relay") if logger is None else logger, clock)
 
 
 class _Lines:
-    def __init__(self, logger: logging.Logger) -> None:
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
         self._logger = logger
+        self._clock = clock
+        self._held_up_since: dict[t.Loop, float] = {}
+        self._held_up_told: dict[t.Loop, float] = {}
 
     def __call__(self, happening: t.Happening) -> None:
         if type(happening) is t.AttemptsRecorded:
             self._attempts(happening)
             return
+        if type(happening) is t.LoopHeldUp:
+            if not self._is_news(happening.loop):
+                return
+        elif type(happening) is t.LoopSucceeded and happening.loop in self._held_up_since:
+            self._resumed(happening.loop)
         level = LEVELS[type(happening)]
         level = level if isinstance(level, int) else level(happening)
         if self._logger.isEnabledFor(level):
@@ -103,6 +117,21 @@ class _Lines:
         told: dict[str, object] = {column.name: getattr(happening, column.name) for column in fields(happening)}
         error = told.get("error")
         self._write(level, t.name_of(happening), told, error if isinstance(error, BaseException) else None)
+
+    def _is_news(self, loop: t.Loop) -> bool:
+        """Whether a loop that is held up is worth a line now."""
+        now = self._clock()
+        told_at = self._held_up_told.get(loop)
+        if told_at is not None and now - told_at < HELD_UP_EVERY_SECONDS:
+            return False
+        self._held_up_told[loop] = now
+        self._held_up_since.setdefault(loop, now)
+        return True
+
+    def _resumed(self, loop: t.Loop) -> None:
+        seconds = round(self._clock() - self._held_up_since.pop(loop), 1)
+        if self._logger.isEnabledFor(INFO):
+            self._write(INFO, "loop_resumed", {"loop": loop, "held_up_seconds": seconds})
 
     def _attempts(self, happening: t.AttemptsRecorded) -> None:
         """A line for each attempt that failed; for the others too where `debug` is written."""
