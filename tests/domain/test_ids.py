@@ -1,6 +1,6 @@
 """Ids sort by age, read back as they were written, and keep a receipt's deliveries together."""
 
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from uuid import RFC_4122, UUID
 
 import pytest
@@ -96,3 +96,21 @@ def test_what_is_not_exactly_an_id_of_that_kind_is_refused() -> None:
     for text in NO_RECEIPT_IDS:
         with pytest.raises(ids.InvalidId):
             ids.parse(ids.RECEIPT, text)
+
+
+MOMENT = datetime(2026, 9, 14, 9, 41, 7, 214_000, tzinfo=UTC)
+
+
+@settings(max_examples=25)
+@given(st.integers(-3_000, 3_000), ENTROPY)
+def test_an_id_is_past_the_first_of_an_instant_if_its_millisecond_is_not_before_it(
+    microseconds: int, entropy: bytes
+) -> None:
+    made = ids.uuid7(int(MOMENT.timestamp() * 1000), entropy)
+    instant = MOMENT + timedelta(microseconds=microseconds)
+    assert (made >= ids.first_at(instant)) == (instant <= MOMENT)
+
+
+def test_the_first_ids_of_instants_that_no_id_has_are_the_outermost() -> None:
+    assert ids.first_at(datetime.min.replace(tzinfo=UTC)) == UUID(int=0)
+    assert ids.unix_ms(ids.first_at(datetime.max.replace(tzinfo=UTC))) == 253_402_300_800_000

@@ -45,6 +45,40 @@ def test_an_event_without_a_route_stays_open_until_it_is_discarded() -> None:
     assert closes(0, 0, discarded=1) is ReceiptOutcome.CLOSED_INCOMPLETE
 
 
+PROGRESS = st.integers(0, 8).flatmap(
+    lambda expected: st.integers(0, max(expected, 1)).flatmap(
+        lambda acked: st.tuples(st.just(expected), st.just(acked), st.integers(0, max(expected, 1) - acked))
+    )
+)
+
+
+@settings(max_examples=25)
+@given(PROGRESS, st.booleans())
+def test_a_receipt_closes_exactly_when_nothing_is_owed_and_says_what_is_missing(
+    progress: tuple[int, int, int], redriven: bool
+) -> None:
+    expected, acked, discarded = progress
+    outcome = closes(expected, acked, discarded=discarded, redriven=redriven)
+    assert (outcome is not None) == (acked + discarded == max(expected, 1))
+    assert (outcome is ReceiptOutcome.CLOSED_INCOMPLETE) == (outcome is not None and discarded > 0)
+    assert outcome is not ReceiptOutcome.DELIVERED_AFTER_REDRIVE or redriven
+
+
+@settings(max_examples=25)
+@given(PROGRESS, st.booleans())
+def test_a_redrive_reopens_a_closed_receipt_and_the_ack_that_follows_closes_it(
+    progress: tuple[int, int, int], redriven: bool
+) -> None:
+    """Taking an ack or a discarded letter back owes one delivery more; its ack is then the last."""
+    expected, acked, discarded = progress
+    if closes(expected, acked, discarded=discarded, redriven=redriven) is None:
+        return
+    acked, discarded = (acked, discarded - 1) if discarded else (acked - 1, 0)
+    assert closes(expected, acked, discarded=discarded, redriven=True) is None
+    after_the_ack = closes(expected, acked + 1, discarded=discarded, redriven=True)
+    assert after_the_ack is (ReceiptOutcome.CLOSED_INCOMPLETE if discarded else ReceiptOutcome.DELIVERED_AFTER_REDRIVE)
+
+
 def test_every_line_of_a_timeline_belongs_to_a_boundary() -> None:
     assert set(BOUNDARY_OF) == set(TimelineWhat)
     assert set(BOUNDARY_OF.values()) == set(Boundary)

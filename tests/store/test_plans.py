@@ -151,7 +151,8 @@ moments = pytest.mark.parametrize("moment", ["planned on empty tables", "planned
 def test_a_statement_uses_the_indexes_that_it_names(
     plans: dict[str, dict[str, Plan]], moment: str, statement: Statement
 ) -> None:
-    assert set(statement.indexes) <= plans[moment][statement.name].indexes
+    used = plans[moment][statement.name].indexes
+    assert [each for each in statement.indexes if each.isdisjoint(used)] == []
 
 
 @moments

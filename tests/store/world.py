@@ -77,6 +77,16 @@ def event(
     return Addition(envelope, partition, key, fan_out)
 
 
+def of_type(addition: Addition, event_type: str) -> Addition:
+    """The event with another type."""
+    return replace(addition, envelope=addition.envelope._replace(type=event_type))
+
+
+def of_event(addition: Addition, event_id: str) -> Addition:
+    """The event under another id."""
+    return replace(addition, envelope=addition.envelope._replace(event_id=event_id))
+
+
 def named(name: str, *, body: bytes = b"{}", head: bytes = b'{"position":"', tail: bytes = b'"}') -> IdempotencyKey:
     """An idempotency key for a request with that body."""
     return IdempotencyKey(name, hashlib.sha256(body).digest(), head, tail)

@@ -50,6 +50,9 @@ MOVES: dict[tuple[DeliveryStatus, DeliveryMove], DeliveryStatus] = {
     (DeliveryStatus.IN_FLIGHT, DeliveryMove.BURY): DeliveryStatus.DEAD,
     (DeliveryStatus.IN_FLIGHT, DeliveryMove.REDRIVE): DeliveryStatus.PENDING,
     (DeliveryStatus.PENDING, DeliveryMove.BURY): DeliveryStatus.DEAD,
+    # A person who asks for it need not wait for the next retry; and may have what was delivered sent once more.
+    (DeliveryStatus.PENDING, DeliveryMove.REDRIVE): DeliveryStatus.PENDING,
+    (DeliveryStatus.DELIVERED, DeliveryMove.REDRIVE): DeliveryStatus.PENDING,
     # An explicit ack is proof whenever it comes: before the retry that a lost answer caused, or after giving up.
     (DeliveryStatus.PENDING, DeliveryMove.ACK): DeliveryStatus.DELIVERED,
     (DeliveryStatus.DEAD, DeliveryMove.ACK): DeliveryStatus.DELIVERED,

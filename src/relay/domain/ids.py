@@ -8,7 +8,7 @@ shows without its dashes. Invariant: `parse(prefix, write(prefix, uuid)) == uuid
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
 RECEIPT = "rcp_"
@@ -20,6 +20,8 @@ ENTROPY_BYTES = 10
 
 SIBLING_BYTES = 4
 """How many random bytes set a delivery id apart from its siblings."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _HEX = re.compile(r"[0-9a-f]{32}")
 
@@ -58,6 +60,15 @@ def delivery_range(receipt: UUID) -> tuple[UUID, UUID]:
     """The first and the last delivery id that the receipt can have, both inclusive."""
     first = (receipt.int >> 32) << 32
     return UUID(int=first), UUID(int=first | 0xFFFF_FFFF)
+
+
+def first_at(instant: datetime) -> UUID:
+    """The first id that can be made at the instant or later: the bound of a search by time.
+
+    Ids know whole milliseconds, from 1970 on.
+    """
+    ms = -((EPOCH - instant) // timedelta(milliseconds=1))
+    return UUID(int=max(ms, 0) << 80)
 
 
 def unix_ms(uuid: UUID) -> int:

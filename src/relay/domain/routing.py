@@ -80,6 +80,10 @@ class RuleSet:
         places = found[0] if len(found) == 1 else sorted(set(chain.from_iterable(found)))
         return tuple([self.rules[place] for place in places])
 
+    def patterns(self, tenant: str) -> Iterable[str]:
+        """Every pattern that some rule of the tenant has, once each."""
+        return self._places.get(tenant, {}).keys()
+
 
 def matching_patterns(event_type: str) -> Iterator[str]:
     """Every pattern that matches this type, the most specific first."""

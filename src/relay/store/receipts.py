@@ -6,6 +6,7 @@ attempts of a delivery that was found under it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -37,6 +38,8 @@ class DeliveryView:
     dead_at: datetime | None
     dead_reason: DeadReason | None
     last_error: str | None
+    redriven_at: datetime | None
+    discarded_at: datetime | None
     awaits_ack: bool
     endpoint_state: EndpointState
     held_reason: str | None
@@ -45,7 +48,11 @@ class DeliveryView:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptView:
-    """A receipt with its envelope (but the payload) and its deliveries."""
+    """A receipt with its envelope (but the payload) and its deliveries; in lists, with the first of them.
+
+    `expected` counts all of them, `discarded` those dead letters that a person gave up. `unrouted_at` tells since when
+    an event that matched no rule waits for a person.
+    """
 
     id: UUID
     event_id: str
@@ -64,10 +71,12 @@ class ReceiptView:
     rules_version: int
     expected: int
     acked: int
+    discarded: int
     redriven: bool
     reason: DeadReason | None
     outcome: ReceiptOutcome | None
     closed_at: datetime | None
+    unrouted_at: datetime | None
     deliveries: tuple[DeliveryView, ...]
 
 
@@ -114,7 +123,12 @@ class Receipts:
             if row is None:
                 return None
             deliveries = await connection.fetch(statements.text("receipt_deliveries"), tenant, receipt, first, last)
-        return _receipt(row, tuple(_delivery(each) for each in deliveries))
+        return receipt_view(row, tuple(delivery_view(each) for each in deliveries))
+
+    async def closed_among(self, receipts: Collection[UUID]) -> set[UUID]:
+        """Which of these receipts are closed. Each of them was found under its tenant before."""
+        async with self._database.connection() as connection:
+            return {row[0] for row in await connection.fetch(statements.text("closed_receipts"), list(receipts))}
 
     async def payload(self, tenant: str, receipt: UUID) -> Payload | None:
         """The event's payload, None if there is no such receipt."""
@@ -126,7 +140,7 @@ class Receipts:
         """One delivery of the tenant, None if there is none of that id."""
         async with self._database.connection() as connection:
             row = await connection.fetchrow(statements.text("get_delivery"), tenant, delivery)
-        return _delivery(row) if row else None
+        return delivery_view(row) if row else None
 
     async def attempts(self, delivery: DeliveryView) -> list[AttemptView]:
         """Every attempt of a delivery in order, at most 1,000."""
@@ -138,7 +152,8 @@ class Receipts:
         return [AttemptView(*row) for row in rows]
 
 
-def _delivery(row: asyncpg.Record) -> DeliveryView:
+def delivery_view(row: asyncpg.Record) -> DeliveryView:
+    """A row of `shown_deliveries`."""
     held = bool(row["lane_held"])
     return DeliveryView(
         id=row["id"],
@@ -153,6 +168,8 @@ def _delivery(row: asyncpg.Record) -> DeliveryView:
         dead_at=row["dead_at"],
         dead_reason=DeadReason(row["dead_reason"]) if row["dead_reason"] else None,
         last_error=row["last_error"],
+        redriven_at=row["redriven_at"],
+        discarded_at=row["discarded_at"],
         awaits_ack=row["received_at"] is not None and row["acked_at"] is None,
         endpoint_state=EndpointState(row["endpoint_status"]),
         held_reason=row["held_reason"] if held else None,
@@ -160,7 +177,8 @@ def _delivery(row: asyncpg.Record) -> DeliveryView:
     )
 
 
-def _receipt(row: asyncpg.Record, deliveries: tuple[DeliveryView, ...]) -> ReceiptView:
+def receipt_view(row: asyncpg.Record, deliveries: tuple[DeliveryView, ...]) -> ReceiptView:
+    """A row of `get_receipt` or `show_receipts`, with its deliveries."""
     return ReceiptView(
         id=row["id"],
         event_id=row["event_id"],
@@ -179,9 +197,11 @@ def _receipt(row: asyncpg.Record, deliveries: tuple[DeliveryView, ...]) -> Recei
         rules_version=row["rules_version"],
         expected=row["expected"],
         acked=row["acked"],
+        discarded=row["discarded"],
         redriven=row["redriven"],
         reason=DeadReason(row["reason"]) if row["reason"] else None,
         outcome=ReceiptOutcome(row["outcome"]) if row["outcome"] else None,
         closed_at=row["closed_at"],
+        unrouted_at=row["unrouted_at"],
         deliveries=deliveries,
     )

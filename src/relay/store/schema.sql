@@ -124,9 +124,9 @@ begin
     join unnest(e_tenant, e_day) with ordinality as e (tenant, day, o) on e.o = d.event
     where e.o <> all (taken);
 
-    insert into receipts (id, tenant, journal_day, event_id, type, rules_version, expected, reason)
+    insert into receipts (id, tenant, journal_day, event_id, type, rules_version, expected, reason, unrouted_at)
     select e.receipt, e.tenant, e.day, e.event_id, e.type, p_rules, e.fanout,
-           case when e.fanout = 0 then 'no_route'::dead_reason end
+           case when e.fanout = 0 then 'no_route'::dead_reason end, case when e.fanout = 0 then now() end
     from unnest(e_receipt, e_tenant, e_day, e_event_id, e_type, e_fanout) with ordinality
         as e (receipt, tenant, day, event_id, type, fanout, o)
     where e.o <> all (taken);
@@ -313,10 +313,13 @@ CREATE TABLE public.deliveries (
     dead_reason public.dead_reason,
     last_error text,
     announced_at timestamp with time zone,
+    redriven_at timestamp with time zone,
+    discarded_at timestamp with time zone,
     CONSTRAINT deliveries_check CHECK (((status <> 'in_flight'::public.delivery_status) OR (lease_token IS NOT NULL) OR (received_at IS NOT NULL))),
     CONSTRAINT deliveries_check1 CHECK (((status = 'in_flight'::public.delivery_status) OR (lease_token IS NULL))),
     CONSTRAINT deliveries_check2 CHECK (((status = 'delivered'::public.delivery_status) = (acked_at IS NOT NULL))),
-    CONSTRAINT deliveries_check3 CHECK (((status = 'dead'::public.delivery_status) = (dead_reason IS NOT NULL)))
+    CONSTRAINT deliveries_check3 CHECK (((status = 'dead'::public.delivery_status) = (dead_reason IS NOT NULL))),
+    CONSTRAINT deliveries_check4 CHECK (((discarded_at IS NULL) OR (status = 'dead'::public.delivery_status)))
 )
 WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_insert_scale_factor='0.2', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.1', autovacuum_analyze_threshold='5000');
 
@@ -502,10 +505,20 @@ CREATE TABLE public.receipts (
     reason public.dead_reason,
     outcome public.receipt_outcome,
     closed_at timestamp with time zone,
+    unrouted_at timestamp with time zone,
     CONSTRAINT receipts_check CHECK (((acked + discarded) <= GREATEST(expected, 1))),
     CONSTRAINT receipts_check1 CHECK (((outcome IS NULL) = (closed_at IS NULL)))
 )
 WITH (fillfactor='80');
+
+CREATE TABLE public.request_keys (
+    tenant text NOT NULL,
+    key text NOT NULL,
+    fingerprint bytea NOT NULL,
+    status smallint,
+    answer bytea,
+    expires_at timestamp with time zone NOT NULL
+);
 
 CREATE TABLE public.schema_migrations (
     number integer NOT NULL,
@@ -519,6 +532,31 @@ CREATE TABLE public.secrets (
     ciphertext bytea NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
+
+CREATE VIEW public.shown_deliveries AS
+ SELECT d.id,
+    d.receipt_id,
+    d.endpoint_id,
+    d.tenant,
+    e.name AS consumer,
+    (d.status)::text AS status,
+    d.attempts,
+    d.acked_at,
+    d.due_at,
+    d.generation,
+    (d.dead_reason)::text AS dead_reason,
+    d.dead_at,
+    d.last_error,
+    d.received_at,
+    d.redriven_at,
+    d.discarded_at,
+    (e.status)::text AS endpoint_status,
+    (s.held_until > now()) AS lane_held,
+    s.held_reason,
+    s.held_until
+   FROM ((public.deliveries d
+     JOIN public.endpoints e ON ((e.id = d.endpoint_id)))
+     JOIN public.endpoint_state s ON ((s.endpoint_id = d.endpoint_id)));
 
 CREATE TABLE public.sources (
     id uuid NOT NULL,
@@ -595,6 +633,9 @@ ALTER TABLE ONLY public.key_marks
 ALTER TABLE ONLY public.receipts
     ADD CONSTRAINT receipts_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.request_keys
+    ADD CONSTRAINT request_keys_pkey PRIMARY KEY (tenant, key);
+
 ALTER TABLE ONLY public.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (number);
 
@@ -616,17 +657,39 @@ ALTER TABLE ONLY public.tenants
 ALTER TABLE ONLY public.versions
     ADD CONSTRAINT versions_pkey PRIMARY KEY (singleton);
 
-CREATE INDEX deliveries_dead ON public.deliveries USING btree (tenant, dead_at, id) WHERE (status = 'dead'::public.delivery_status);
+CREATE INDEX deliveries_dead ON public.deliveries USING btree (tenant, dead_at, id) WHERE ((status = 'dead'::public.delivery_status) AND (discarded_at IS NULL));
+
+CREATE INDEX deliveries_dead_endpoint ON public.deliveries USING btree (endpoint_id, dead_at, id) WHERE ((status = 'dead'::public.delivery_status) AND (discarded_at IS NULL));
+
+CREATE INDEX deliveries_dead_reason ON public.deliveries USING btree (tenant, dead_reason, dead_at, id) WHERE ((status = 'dead'::public.delivery_status) AND (discarded_at IS NULL));
 
 CREATE INDEX deliveries_leased ON public.deliveries USING btree (lease_until) WHERE (status = 'in_flight'::public.delivery_status);
 
+CREATE INDEX deliveries_of_endpoint ON public.deliveries USING btree (endpoint_id, status, id);
+
+CREATE INDEX deliveries_owed ON public.deliveries USING btree (tenant, id) WHERE ((status = ANY (ARRAY['pending'::public.delivery_status, 'in_flight'::public.delivery_status, 'dead'::public.delivery_status])) AND (discarded_at IS NULL));
+
 CREATE INDEX deliveries_pending ON public.deliveries USING btree (endpoint_id, due_at) WHERE (status = 'pending'::public.delivery_status);
+
+CREATE INDEX endpoints_every_name ON public.endpoints USING btree (tenant, name);
 
 CREATE UNIQUE INDEX endpoints_name ON public.endpoints USING btree (tenant, name) WHERE (removed_at IS NULL);
 
 CREATE INDEX endpoints_page ON public.endpoints USING btree (tenant, id) WHERE (removed_at IS NULL);
 
 CREATE INDEX idempotency_keys_expiry ON public.idempotency_keys USING btree (expires_at);
+
+CREATE INDEX receipts_event ON public.receipts USING btree (tenant, event_id, id) WHERE (event_id <> ('evt_'::text || replace((id)::text, '-'::text, ''::text)));
+
+CREATE INDEX receipts_page ON public.receipts USING btree (tenant, id);
+
+CREATE INDEX receipts_type ON public.receipts USING btree (tenant, type, id);
+
+CREATE INDEX receipts_unrouted ON public.receipts USING btree (tenant, unrouted_at, id) WHERE (unrouted_at IS NOT NULL);
+
+CREATE INDEX receipts_unrouted_page ON public.receipts USING btree (tenant, id) WHERE (unrouted_at IS NOT NULL);
+
+CREATE INDEX request_keys_expiry ON public.request_keys USING btree (expires_at);
 
 ALTER INDEX public.delivery_attempts_pkey ATTACH PARTITION public.delivery_attempts_default_pkey;
 

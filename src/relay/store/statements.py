@@ -21,14 +21,16 @@ _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One named statement: `parameters` describe $1, $2 and so on, `indexes` are those it counts on, `fenced` marks a
-    write after a claim.
+    """One named statement.
+
+    `parameters` describe $1, $2 and so on. Each of `indexes` is one that it counts on, or several of which any will do.
+    `fenced` marks a write after a claim.
     """
 
     name: str
     text: str
     parameters: tuple[str, ...]
-    indexes: tuple[str, ...]
+    indexes: tuple[frozenset[str], ...]
     fenced: bool
 
 
@@ -47,7 +49,7 @@ def _statement(name: str, body: str) -> Statement:
         name=name,
         text=_COMMENT.sub("", body).strip().rstrip(";"),
         parameters=_listed(parameters[1].replace("\n--", " ")),
-        indexes=_listed(index[1]) if index else (),
+        indexes=tuple(frozenset(each.split(" or ")) for each in _listed(index[1])) if index else (),
         fenced=bool(_FENCED.search(body)),
     )
 

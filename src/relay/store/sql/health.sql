@@ -44,21 +44,25 @@ select pg_advisory_unlock_all();
 -- name: count_owed
 -- parameters:
 -- index: deliveries_pending, deliveries_leased
-select (select count(*) from deliveries where status = 'pending')
-     + (select count(*) from deliveries where status = 'in_flight');
+-- What is counted is a column that only the index meant has: another one has the status too, of all that was delivered.
+select (select count(due_at) from deliveries where status = 'pending')
+     + (select count(coalesce(lease_until, '-infinity')) from deliveries where status = 'in_flight');
 
 -- name: measure_queue
 -- parameters:
--- index: deliveries_pending, deliveries_leased, deliveries_dead
--- For the gauges, beside measure_lateness. One status at a time, since `in ('pending', 'in_flight')` would match neither index and read everything that was ever delivered.
+-- index: deliveries_pending, deliveries_leased, deliveries_dead or deliveries_dead_reason or deliveries_dead_endpoint
+-- For the gauges, beside measure_lateness. One status at a time, since `in ('pending', 'in_flight')` would match neither
+-- index and read everything that was ever delivered.
 with pending as (
-    select count(*) as deliveries, min(d.id::text collate "C") as oldest from deliveries d where d.status = 'pending'
+    select count(d.due_at) as deliveries, min(d.id::text collate "C") as oldest
+    from deliveries d where d.status = 'pending'
 ), in_flight as (
-    select count(*) as deliveries, min(d.id::text collate "C") as oldest from deliveries d where d.status = 'in_flight'
+    select count(coalesce(d.lease_until, '-infinity')) as deliveries, min(d.id::text collate "C") as oldest
+    from deliveries d where d.status = 'in_flight'
 )
 select p.deliveries as pending,
        f.deliveries as in_flight,
-       (select count(*) from deliveries where status = 'dead') as dead,
+       (select count(*) from deliveries where status = 'dead' and discarded_at is null) as dead,
        -- a delivery id starts with the milliseconds at which its event was received
        (extract(epoch from now()) - ('x' || left(replace(least(p.oldest, f.oldest), '-', ''), 12))::bit(48)::bigint
                                     / 1000.0)::double precision as oldest_owed_age,
@@ -96,9 +100,9 @@ where g.open;
 
 -- name: dead_by_consumer
 -- parameters:
--- index: deliveries_dead
+-- index: deliveries_dead or deliveries_dead_reason or deliveries_dead_endpoint
 select e.name, count(*) from deliveries d join endpoints e on e.id = d.endpoint_id
-where d.status = 'dead' group by e.name order by e.name;
+where d.status = 'dead' and d.discarded_at is null group by e.name order by e.name;
 
 -- name: ensure_partitions
 -- parameters: parent table, days ahead
