@@ -11,10 +11,12 @@ import pytest
 
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import AppendCommitted, RejectReason, RequestRefused
+from relay.gateway import appender
 from relay.gateway.appender import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, REDONE_SECONDS
 from relay.store.journal import Journal
 from tests.gateway.world import World, event
 from tests.support.asgi import Reply
+from tests.support.link import Link
 from tests.support.world import real_ambient
 
 _TRIGGER = """
@@ -179,3 +181,31 @@ async def test_a_drain_ends_the_wait_for_others_locks(database_dsn: str) -> None
             await asleep.wait()
         assert await world.gateway.drain(0.05) == 3
         assert [(await each).code for each in posts] == ["draining"] * 3
+
+
+async def test_no_sender_waits_long_for_a_database_that_hangs(
+    database_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever came while an append hung must not wait for the next one to hang as well."""
+    monkeypatch.setattr(appender, "APPEND_SECONDS", 1.0)
+    monkeypatch.setattr(appender, "ANSWER_SECONDS", 1.2)
+    clock = asyncio.get_running_loop().time
+    waited: list[float] = []
+
+    async def post(world: World, number: int) -> None:
+        began = clock()
+        reply = await world.post(event(), ("Idempotency-Key", f"key-{number}"))
+        waited.append(clock() - began)
+        assert (reply.status, reply.code) == (503, "database_unavailable")
+        assert "same Idempotency-Key" in reply.json()["detail"]
+
+    async with Link(database_dsn) as link, World.over(link.dsn, within=1.0) as world:
+        assert (await world.post()).status == 202
+        link.freeze()
+        async with asyncio.TaskGroup() as group:
+            for number in range(20):
+                group.create_task(post(world, number))
+                await asyncio.sleep(0.1)
+        link.thaw()
+        assert max(waited) < 1.7
+        assert (await world.post(event(), ("Idempotency-Key", "key-0"))).status == 202

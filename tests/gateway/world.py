@@ -70,10 +70,10 @@ class World:
     @classmethod
     @asynccontextmanager
     async def over(
-        cls, dsn: str, *, most_waiting: int = 10_000, ambient: Ambient | None = None
+        cls, dsn: str, *, most_waiting: int = 10_000, ambient: Ambient | None = None, within: float | None = None
     ) -> AsyncIterator[World]:
         """A gateway of its own over that database, drained in the end."""
-        database = await Database.connect(dsn, name="relay-tests", size=4)
+        database = await Database.connect(dsn, name="relay-tests", size=4, within=within)
         endpoints, ear = Endpoints(database, Vault([new_key()])), Ear()
         gateway = create_gateway(
             journal=Journal(database, key_retention_seconds=86_400.0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import asyncpg
 import pytest
@@ -13,6 +13,7 @@ from relay.store.database import Database
 from relay.store.faults import DataRefused, StoreBusy, StoreFull, StoreRefused, StoreUnavailable, translated
 from relay.store.health import Health
 from tests.store.world import World
+from tests.support.link import Link
 
 LIMIT_SECONDS = 10.0
 NO_SERVER = "postgresql://nobody@127.0.0.1:1/none"
@@ -49,9 +50,8 @@ async def test_a_server_that_never_answers_is_unavailable_after_the_limit(
             await Database.connect(f"postgresql://x@127.0.0.1:{silent_port}/x", name="t", size=1)
 
 
-async def test_a_statement_that_takes_too_long_is_given_up(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "COMMAND_TIMEOUT", 0.2)
-    database = await Database.connect(database_dsn, name="t", size=1)
+async def test_a_statement_that_takes_too_long_is_given_up(database_dsn: str) -> None:
+    database = await Database.connect(database_dsn, name="t", size=1, within=0.2)
     async with asyncio.timeout(LIMIT_SECONDS):
         with pytest.raises(StoreUnavailable):
             async with database.connection() as connection:
@@ -61,14 +61,100 @@ async def test_a_statement_that_takes_too_long_is_given_up(database_dsn: str, mo
     await database.close()
 
 
-async def test_a_full_pool_is_unavailable_after_the_limit(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "CONNECT_TIMEOUT", 0.2)
-    database = await Database.connect(database_dsn, name="t", size=1)
-    async with database.connection():
+async def test_a_full_pool_is_unavailable_after_the_limit(database_dsn: str) -> None:
+    database = await Database.connect(database_dsn, name="t", size=1, within=0.2)
+    async with database.kept_connection():
         with pytest.raises(StoreUnavailable):
             async with database.connection():
                 pass
     await database.close()
+
+
+async def read(database: Database) -> None:
+    async with database.connection() as connection:
+        await connection.fetchval("select 1")
+
+
+async def write(database: Database) -> None:
+    async with database.transaction() as connection:
+        await connection.execute("update versions set rules = rules + 1")
+
+
+async def look(database: Database) -> None:
+    async with database.snapshot() as connection:
+        await connection.fetchval("select rules from versions")
+
+
+async def keep(database: Database) -> None:
+    async with database.kept_connection() as connection:
+        await connection.fetchval("select 1")
+
+
+async def report(database: Database) -> None:
+    async with Health(database).reporting() as reporting:
+        assert reporting is not None
+        await reporting.measure()
+
+
+PROMPT = 1.5
+"""Seconds for what is bound by 0.3: none of the driver's own waits (a cancel request, a rollback, a reset) may come on
+top."""
+
+
+@pytest.mark.parametrize("work", [read, write, look, keep, report])
+async def test_a_server_that_hangs_holds_nobody_past_the_bound(
+    database_dsn: str, work: Callable[[Database], Awaitable[None]]
+) -> None:
+    async with Link(database_dsn) as link:
+        database = await Database.connect(link.dsn, name="t", size=1, within=0.3)
+        await work(database)
+        link.freeze()
+        for _ in range(2):  # on the connection that was there, and on the new one that takes its place
+            async with asyncio.timeout(PROMPT):
+                with pytest.raises(StoreUnavailable):
+                    await work(database)
+        link.thaw()
+        await work(database)
+        await database.close()
+
+
+@pytest.mark.parametrize("work", [read, write, look, keep, report])
+async def test_whoever_gives_up_on_a_server_that_hangs_is_free_at_once(
+    database_dsn: str, work: Callable[[Database], Awaitable[None]]
+) -> None:
+    async with Link(database_dsn) as link:
+        database = await Database.connect(link.dsn, name="t", size=1)
+        await work(database)
+        link.freeze()
+        async with asyncio.timeout(PROMPT):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await work(database)
+        link.thaw()
+        await work(database)
+        await database.close()
+
+
+async def test_the_server_ends_by_itself_what_its_client_has_given_up(world: World, database_dsn: str) -> None:
+    database = await Database.connect(database_dsn, name="gives up", size=1, within=0.5)
+    with pytest.raises(StoreUnavailable):
+        async with database.connection() as connection:
+            await connection.execute("select pg_sleep(60)")
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while await world.value("select count(*) from pg_stat_activity where application_name = 'gives up'"):
+            pass
+    await database.close()
+
+
+async def test_a_bug_in_a_transaction_rolls_it_back_and_keeps_the_connection(world: World) -> None:
+    async def fail() -> None:
+        async with world.database.transaction() as connection:
+            await connection.execute("update versions set rules = 99")
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        await fail()
+    assert (await world.versions()).rules == 1
 
 
 async def test_a_connection_that_is_cut_is_unavailable_and_the_next_one_is_new(world: World) -> None:

@@ -159,7 +159,7 @@ class Service:
     def workers(self) -> dict[int, int]:
         """The process number of each slot's worker, of those alive now."""
         found = {}
-        for pid in _children(self.pid):
+        for pid in children(self.pid):
             words = _command_line(pid)
             slots = [int(word.removeprefix("--slot=")) for word in words if word.startswith("--slot=")]
             found.update(dict.fromkeys(slots, pid))
@@ -405,7 +405,7 @@ def _command_line(pid: int) -> list[str]:
         return []
 
 
-def _children(parent: int) -> list[int]:
+def children(parent: int) -> list[int]:
     found = []
     for pid in _everyone():
         with contextlib.suppress(OSError, IndexError):

@@ -31,7 +31,18 @@ class Link:
         self._armed = False
         self._about = b""
         self._writers: set[asyncio.StreamWriter] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
         self.losses = 0
+
+    def freeze(self) -> None:
+        """From now on let nothing through and cut nothing, as a server that was stopped in its tracks: it takes new
+        connections and says nothing."""
+        self._flowing.clear()
+
+    def thaw(self) -> None:
+        """Let everything through that was held back."""
+        self._flowing.set()
 
     @property
     def dsn(self) -> str:
@@ -57,6 +68,7 @@ class Link:
     ) -> None:
         assert self._server is not None
         self._server.close()
+        self.thaw()
         for writer in self._writers:
             writer.close()
         await self._server.wait_closed()
@@ -86,6 +98,7 @@ class Link:
     async def _ask(self, reader: asyncio.StreamReader, far: asyncio.StreamWriter, losing: asyncio.Event) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(CHUNK):
+                await self._flowing.wait()
                 runs = data.startswith(RUNS_A_STATEMENT) or SAYS_COMMIT in data
                 if self._armed and runs and self._about in data:
                     losing.set()
@@ -96,6 +109,7 @@ class Link:
         held = b""
         with suppress(ConnectionError):
             while data := await far.read(CHUNK):
+                await self._flowing.wait()
                 if not losing.is_set():
                     writer.write(data)
                     continue

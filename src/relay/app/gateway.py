@@ -29,7 +29,7 @@ from relay.app.work import Work
 from relay.app.worker import main
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import Broadcast, Listener, Process, ProcessDraining, ProcessStarted, ProcessStopped
-from relay.gateway import Durability, Gateway, IngestLimits, create_gateway
+from relay.gateway import APPEND_SECONDS, Durability, Gateway, IngestLimits, create_gateway
 from relay.metrics import Metrics
 from relay.metrics.lines import log_listener
 from relay.settings import Settings
@@ -50,6 +50,9 @@ NAME = "relay gateway"
 _APPENDING, _WAKING = 2, 1
 """Connections for the append in flight and the reading of the rules, and for wake-ups. What is left of
 `RELAY_DATABASE_POOL` is the API's, so that no reader of receipts can make an event wait."""
+
+API_SECONDS = 8.0
+"""How long a call to the API may work with the database before its caller is told that this does not answer."""
 
 API_BODY_BYTES = 1024 * 1024
 """The largest body of a call to the API; an endpoint with everything that it may have is a tenth of that."""
@@ -146,10 +149,11 @@ def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, world: Ambi
 @asynccontextmanager
 async def _pools(installation: Installation, settings: Settings) -> AsyncIterator[_Pools]:
     """The pools of one process, `RELAY_DATABASE_POOL` connections together."""
+    left = settings.database_pool - _APPENDING - _WAKING
     async with (
-        installation.database(f"{NAME} appends", _APPENDING) as appends,
-        installation.database(f"{NAME} wake-ups", _WAKING, lazy_commits=True) as wakeups,
-        installation.database(f"{NAME} api", settings.database_pool - _APPENDING - _WAKING) as api,
+        installation.database(f"{NAME} appends", _APPENDING, within=APPEND_SECONDS) as appends,
+        installation.database(f"{NAME} wake-ups", _WAKING, lazy_commits=True, within=APPEND_SECONDS) as wakeups,
+        installation.database(f"{NAME} api", left, within=API_SECONDS) as api,
     ):
         yield _Pools(appends, wakeups, api)
 

@@ -40,17 +40,24 @@ class Installation:
         except InvalidKey as fault:
             raise CannotRun(str(fault)) from fault
 
-    async def open(self, name: str, size: int, *, lazy_commits: bool = False) -> Database:
-        """A pool of at most `size` connections called `name`. Raises `CannotRun` if the database does not answer."""
+    async def open(self, name: str, size: int, *, lazy_commits: bool = False, within: float | None = None) -> Database:
+        """A pool of at most `size` connections called `name`, and `within` seconds for each work with one.
+
+        Raises `CannotRun` if the database does not answer.
+        """
         try:
-            return await Database.connect(self.dsn.expose(), name=name, size=size, lazy_commits=lazy_commits)
+            return await Database.connect(
+                self.dsn.expose(), name=name, size=size, lazy_commits=lazy_commits, within=within
+            )
         except StoreUnavailable as fault:
             raise away(fault) from fault
 
     @asynccontextmanager
-    async def database(self, name: str, size: int, *, lazy_commits: bool = False) -> AsyncIterator[Database]:
+    async def database(
+        self, name: str, size: int, *, lazy_commits: bool = False, within: float | None = None
+    ) -> AsyncIterator[Database]:
         """The same pool, closed at the end of the block."""
-        database = await self.open(name, size, lazy_commits=lazy_commits)
+        database = await self.open(name, size, lazy_commits=lazy_commits, within=within)
         try:
             yield database
         finally:

@@ -6,6 +6,7 @@ fan-out, and a refused request has stored nothing.
 """
 
 from relay.gateway.answers import Durability
+from relay.gateway.appender import APPEND_SECONDS
 from relay.gateway.gateway import Gateway, IngestLimits, create_gateway
 
-__all__ = ["Durability", "Gateway", "IngestLimits", "create_gateway"]
+__all__ = ["APPEND_SECONDS", "Durability", "Gateway", "IngestLimits", "create_gateway"]

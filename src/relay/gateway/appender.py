@@ -35,6 +35,13 @@ REDONE_SECONDS = 5.0
 """How long an event is tried anew, because the rules keep changing, because of others' locks, or because it shared an
 append that was refused, before its sender is sent away."""
 
+APPEND_SECONDS = 4.0
+"""What one append may take, and one reading of the rules: the bound with which their pool is to be opened."""
+
+ANSWER_SECONDS = 5.0
+"""How long a sender waits for its answer while the database says nothing. Whoever could not be answered by then, were
+the next append to hang like the last, is sent away with that one."""
+
 FIRST_PAUSE_SECONDS = 0.01
 LONGEST_PAUSE_SECONDS = 0.5
 """How long to keep away from a database that refuses because of others' locks: doubling from the first to the longest
@@ -160,6 +167,7 @@ class Appender:
         except StoreUnavailable as fault:
             logger.warning("an append failed: %s", fault)
             _settle(self._concerned(group), UNAVAILABLE)
+            _settle(self._line.take_older(self._ambient.monotonic() - (ANSWER_SECONDS - APPEND_SECONDS)), UNAVAILABLE)
         except asyncio.CancelledError:
             self._abandon(group)
             raise

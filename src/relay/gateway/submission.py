@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 
 from relay.domain.envelope import Envelope
@@ -86,6 +87,10 @@ class Line:
         taken = [self._submissions.popleft() for _ in range(count)]
         self.payload_bytes -= sum([len(submission.envelope.payload) for submission in taken])
         return taken
+
+    def take_older(self, than: float) -> list[Submission]:
+        """Take those from the front that were accepted before that moment."""
+        return self.take(sum(1 for _ in takewhile(lambda each: each.accepted_at < than, self._submissions)))
 
     def put_back(self, submissions: Sequence[Submission]) -> None:
         """Put them in front again, in their order."""

@@ -1,20 +1,24 @@
 """The connection to PostgreSQL.
 
-Owns pools and what every session is told. Invariant: each wait on the database is bounded by `COMMAND_TIMEOUT`.
+Owns pools, what every session is told, and how long one piece of work with the database may take. Invariant: nobody
+waits for a server that hangs: what was cut off, by its bound or by its caller, has its connection thrown away at once,
+without a word to the server. What had been sent may then have happened, or happen still, within the same bound.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import math
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Literal
 
 import asyncpg
 
 from relay.store import faults
 
-COMMAND_TIMEOUT = 30.0
-"""Seconds after which a statement is given up."""
+WORK_SECONDS = 30.0
+"""How long a block with a connection may last, from asking for the connection to the end of its transaction."""
 
 CONNECT_TIMEOUT = 10.0
 """Seconds to wait for a new connection."""
@@ -29,6 +33,7 @@ _SESSION = {
     # otherwise read all of it when it is full
     "enable_seqscan": "off",
     # a client that died must not keep its locks
+    # (`statement_timeout` is set to the pool's bound: nothing goes on for long after its client has given it up)
     "idle_in_transaction_session_timeout": "60s",
 }
 
@@ -48,47 +53,70 @@ class Database:
     an event); everything else waits for the disk.
     """
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
+    def __init__(self, pool: asyncpg.Pool, within: float = WORK_SECONDS) -> None:
         self._pool = pool
+        self._within = within
 
     @classmethod
-    async def connect(cls, dsn: str, *, name: str, size: int, lazy_commits: bool = False) -> Database:
-        """Open a pool of at most `size` connections that call themselves `name`. Raises `StoreUnavailable`."""
-        settings = {**_SESSION, "application_name": name}
+    async def connect(
+        cls, dsn: str, *, name: str, size: int, lazy_commits: bool = False, within: float | None = None
+    ) -> Database:
+        """Open a pool of at most `size` connections that call themselves `name`. Raises `StoreUnavailable`.
+
+        `within` bounds each block, and on the server each statement, in seconds: `WORK_SECONDS` if not given.
+        """
+        within = WORK_SECONDS if within is None else within
+        settings = {**_SESSION, "application_name": name, "statement_timeout": str(math.ceil(within * 1000))}
         if lazy_commits:
             settings["synchronous_commit"] = "off"
         with faults.translated():
             pool = await asyncpg.create_pool(
                 dsn,
-                min_size=min(size, 1),
+                min_size=0,  # the driver would keep up a floor by itself, with a traceback for each failure
                 max_size=size,
                 timeout=CONNECT_TIMEOUT,
-                command_timeout=COMMAND_TIMEOUT,
+                command_timeout=within,
                 server_settings=settings,
                 reset=_keep,
             )
-        return cls(pool)
+        database = cls(pool, within)
+        try:
+            async with database.connection():
+                pass
+        except BaseException:
+            pool.terminate()
+            raise
+        return database
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """Borrow a connection. Raises `StoreUnavailable` for a database that is away, here and inside the block."""
+        """Borrow a connection for a block that ends within the pool's bound.
+
+        Raises `StoreUnavailable` for a database that is away or too slow, here and inside the block.
+        """
         with faults.translated():
-            async with self._pool.acquire(timeout=CONNECT_TIMEOUT) as connection:
-                yield connection
+            async with asyncio.timeout(self._within), self._pool.acquire() as connection:
+                with _thrown_away_if_cut_off(connection):
+                    yield connection
+
+    @asynccontextmanager
+    async def kept_connection(self) -> AsyncIterator[Connection]:
+        """Borrow a connection for as long as the block likes; each statement in it has the pool's bound."""
+        with faults.translated():
+            async with self._pool.acquire(timeout=self._within) as connection:
+                with _thrown_away_if_cut_off(connection):
+                    yield connection
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """Borrow a connection inside a transaction that commits at the end of the block."""
-        async with self.connection() as connection, connection.transaction():
+        async with self.connection() as connection, transaction(connection):
             yield connection
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Connection]:
         """Borrow a connection on which every statement of the block sees the database as of one moment."""
-        async with (
-            self.connection() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
+        async with self.connection() as connection, transaction(connection, one_moment=True):
             yield connection
 
     async def close(self, within: float = 5.0) -> None:
@@ -97,3 +125,52 @@ class Database:
             await asyncio.wait_for(self._pool.close(), within)
         except TimeoutError:
             self._pool.terminate()
+
+
+@asynccontextmanager
+async def transaction(connection: Connection, *, one_moment: bool = False) -> AsyncIterator[None]:
+    """A transaction around the block: committed at its end, rolled back if the block raises.
+
+    The driver's own would ask a server that hangs to roll back, and wait for it. `one_moment`: it reads only, and all
+    of it as of one moment.
+    """
+    isolation: Literal["repeatable_read"] | None = "repeatable_read" if one_moment else None
+    work = connection.transaction(isolation=isolation, readonly=one_moment)
+    await work.start()
+    try:
+        with _thrown_away_if_cut_off(connection):
+            yield
+    except (asyncio.CancelledError, TimeoutError):
+        raise
+    except BaseException:
+        if not _is_gone(connection):
+            await work.rollback()
+        raise
+    await work.commit()
+
+
+@contextmanager
+def _thrown_away_if_cut_off(connection: Connection) -> Iterator[None]:
+    """Throw the connection away if the block is cut off, and tell a connection that has gone from one used wrongly."""
+    try:
+        yield
+    except (asyncio.CancelledError, TimeoutError):
+        throw_away(connection)
+        raise
+    except asyncpg.InterfaceError as fault:
+        if not _is_gone(connection):
+            raise
+        raise asyncpg.ConnectionDoesNotExistError("the connection was closed") from fault
+
+
+def throw_away(connection: Connection) -> None:
+    """Close a connection without a word to the server."""
+    if not _is_gone(connection):
+        connection.terminate()
+
+
+def _is_gone(connection: Connection) -> bool:
+    try:
+        return connection.is_closed()
+    except asyncpg.InterfaceError:  # the pool has let go of it, as it does when it is terminated
+        return True

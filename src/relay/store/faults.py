@@ -26,7 +26,7 @@ _AWAY = (
     TimeoutError,
 )
 
-_GONE = re.compile(r"\b(?:connection|pool) (?:is|was) (?:closed|closing)|released back to the pool")
+_GONE = re.compile(r"\b(?:connection|pool) (?:is|was) (?:closed|closing)")
 
 _UNFIT = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from relay.domain.telemetry import QueueMeasured
-from relay.store import faults, statements
-from relay.store.database import Connection, Database
+from relay.store import statements
+from relay.store.database import Connection, Database, throw_away
 
 DISPATCHER = "dispatcher"
 GATEWAY = "gateway"
@@ -41,10 +41,9 @@ class Reporting:
 
     async def measure(self) -> QueueMeasured:
         """The queue as it is now."""
-        with faults.translated():
-            row = await self._connection.fetchrow(statements.text("measure_queue"))
-            late = await self._connection.fetchval(statements.text("measure_lateness"))
-            dead = await self._connection.fetch(statements.text("dead_by_consumer"))
+        row = await self._connection.fetchrow(statements.text("measure_queue"))
+        late = await self._connection.fetchval(statements.text("measure_lateness"))
+        dead = await self._connection.fetch(statements.text("dead_by_consumer"))
         assert row is not None, "an aggregate answers one row"
         return QueueMeasured(
             pending=row["pending"],
@@ -107,15 +106,20 @@ class Health:
 
     @asynccontextmanager
     async def reporting(self) -> AsyncIterator[Reporting | None]:
-        """Hold the reporting lock inside the block, or get None where another process holds it."""
-        async with self._database.connection() as connection:
+        """Hold the reporting lock inside the block, or get None where another process holds it.
+
+        Raises `StoreUnavailable` when the block ends for a database that is away.
+        """
+        async with self._database.kept_connection() as connection:
+            held = await connection.fetchval(statements.text("try_reporting_lock"), _REPORTING_LOCK)
             try:
-                held = await connection.fetchval(statements.text("try_reporting_lock"), _REPORTING_LOCK)
                 yield Reporting(connection) if held else None
-            finally:
-                # even if it is not known to be held: the question for it may have been cancelled after it was answered
-                if not connection.is_closed():
-                    await connection.fetchval(statements.text("release_reporting_lock"))
+            except BaseException:
+                # the lock goes with the session, whatever state that is in
+                throw_away(connection)
+                raise
+            if held:
+                await connection.fetchval(statements.text("release_reporting_lock"))
 
     async def ensure_partitions(self, days_ahead: int) -> int:
         """Make the day partitions from yesterday to so many days ahead; answers how many were made."""
