@@ -196,6 +196,14 @@ async def test_headers_of_the_request_are_of_each_event(world: World) -> None:
         ([], b"[]", 415, "content_type", RejectReason.CONTENT_TYPE),
         ([("Content-Type", "text/plain")], b"[]", 415, "content_type", RejectReason.CONTENT_TYPE),
         (
+            [("Content-Type", "multipart/form-data; boundary=zz")],
+            b"no boundary\r\n" * 500, 415, "content_type", RejectReason.CONTENT_TYPE,
+        ),
+        (
+            [("Content-Type", "application/x-www-form-urlencoded")],
+            b"&" * 100_000, 415, "content_type", RejectReason.CONTENT_TYPE,
+        ),
+        (
             [("Content-Type", "text/plain"), ("Relay-Event-Type", "a")],
             b"[]", 415, "content_type", RejectReason.CONTENT_TYPE,
         ),

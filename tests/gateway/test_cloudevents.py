@@ -150,6 +150,8 @@ async def test_with_a_type_in_the_header_a_format_that_is_not_read_is_bytes_like
     ("content_type", "code", "counted"),
     [
         ("application/cloudevents-batch+json", "content_type", RejectReason.CONTENT_TYPE),
+        ("application/cloudevents+json; charset=test", "content_type", RejectReason.CONTENT_TYPE),
+        ("application/cloudevents+json; charset=utf-16", "content_type", RejectReason.CONTENT_TYPE),
         ("application/json", "malformed", RejectReason.MALFORMED),
         ("application/cloudevents+json", "malformed", RejectReason.MALFORMED),
     ],

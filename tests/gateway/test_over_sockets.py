@@ -8,10 +8,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from relay.gateway import batch
 from relay.gateway.ingest import PATH
-from tests.gateway.world import MAX_PAYLOAD_BYTES, World, event
+from relay.web.serving import by_path
+from tests.gateway.world import MAX_BATCH_BYTES, MAX_PAYLOAD_BYTES, World, element, event
 from tests.support.asgi import served
 
+BATCH_HEAD = f"POST {batch.PATH} HTTP/1.1\r\nHost: relay\r\nContent-Type: application/json\r\n"
 HEAD = f"POST {PATH} HTTP/1.1\r\nHost: relay\r\nContent-Type: application/json\r\n"
 
 
@@ -44,7 +47,7 @@ class Client:
 
 @asynccontextmanager
 async def client(world: World) -> AsyncIterator[Client]:
-    async with served(world.gateway.routes[PATH]) as (host, port), asyncio.timeout(30):
+    async with served(by_path(world.gateway.routes, world.gateway.routes[PATH])) as (host, port), asyncio.timeout(30):
         reader, writer = await asyncio.open_connection(host, port)
         try:
             yield Client(reader, writer)
@@ -82,9 +85,12 @@ async def test_a_chunked_event_is_taken(world: World) -> None:
         assert (await each.answer())[0] == 202
 
 
-async def test_a_never_ending_body_is_refused_soon_after_the_limit_and_the_connection_closed(world: World) -> None:
+@pytest.mark.parametrize(("head", "limit"), [(HEAD, MAX_PAYLOAD_BYTES), (BATCH_HEAD, MAX_BATCH_BYTES)])
+async def test_a_never_ending_body_is_refused_soon_after_the_limit_and_the_connection_closed(
+    world: World, head: str, limit: int
+) -> None:
     async with client(world) as each:
-        await each.send(HEAD.encode(), b"Transfer-Encoding: chunked\r\n\r\n")
+        await each.send(head.encode(), b"Transfer-Encoding: chunked\r\n\r\n")
         sent = 0
         answering = asyncio.create_task(each.answer())
         while not answering.done():
@@ -93,18 +99,31 @@ async def test_a_never_ending_body_is_refused_soon_after_the_limit_and_the_conne
             await asyncio.wait([answering], timeout=0.001)
         status, headers, _ = await answering
         assert (status, headers["connection"]) == (413, "close")
-        assert sent < MAX_PAYLOAD_BYTES + 8 * 1024 * 1024
+        assert sent < limit + 8 * 1024 * 1024
         assert await each.is_closed()
     assert await world.stored_nothing()
 
 
-async def test_a_body_that_is_announced_too_large_is_refused_before_it_is_sent(world: World) -> None:
+@pytest.mark.parametrize(("head", "limit"), [(HEAD, MAX_PAYLOAD_BYTES), (BATCH_HEAD, MAX_BATCH_BYTES)])
+async def test_a_body_that_is_announced_too_large_is_refused_before_it_is_sent(
+    world: World, head: str, limit: int
+) -> None:
     async with client(world) as each:
-        announced = f"Content-Length: {MAX_PAYLOAD_BYTES + 1}\r\nExpect: 100-continue\r\n\r\n"
-        await each.send(HEAD.encode(), announced.encode())
+        announced = f"Content-Length: {limit + 1}\r\nExpect: 100-continue\r\n\r\n"
+        await each.send(head.encode(), announced.encode())
         status, headers, _ = await each.answer()
         assert (status, headers["connection"]) == (413, "close")
     assert await world.stored_nothing()
+
+
+async def test_a_batch_comes_in_chunks_that_part_a_payload(world: World) -> None:
+    body = b"[%b,%b]" % (element(payload=b'{"text":"' + "€".encode() * 500 + b'"}'), element(event_id="last"))
+    async with client(world) as each:
+        await each.send(BATCH_HEAD.encode(), b"Transfer-Encoding: chunked\r\n\r\n", chunk(body[:100]))
+        await each.send(*[chunk(body[at : at + 7]) for at in range(100, len(body), 7)], b"0\r\n\r\n")
+        assert (await each.answer())[0] == 202
+    rows = await world.sql("select length(payload) as size from journal order by number")
+    assert [row["size"] for row in rows] == [1511, 2]
 
 
 async def test_an_endless_form_is_refused_for_its_content_type(world: World) -> None:

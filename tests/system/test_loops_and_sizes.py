@@ -1,0 +1,75 @@
+"""What grows: an event that comes back to the Relay that sent it, and payloads of the sizes that are really sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from relay.gateway.headers import MOST_HOPS
+from tests.support.installation import Installation, add_endpoint, api, eventually, post
+from tests.support.receiver import Receiver
+
+DEADLINE = 60.0
+LARGEST = 8 * 1024 * 1024
+
+
+async def test_an_endpoint_that_leads_back_makes_a_bounded_number_of_events(installation: Installation) -> None:
+    """Case C156: each delivery is a new event, until one has gone through more Relays than any real way has."""
+    gateway = installation.gateway()
+    installation.dispatcher()
+    add_endpoint(gateway, f"{gateway.url}/v1/events")
+    with api(gateway) as client:
+        body = b'[{"type": "order.made", "payload": {"type": "order.made"}}, {"type": "x", "payload": 7}]'
+        assert client.post("/v1/events/batch", content=body, headers={"content-type": "application/json"}).is_success
+
+    async def dead() -> bool:
+        return bool(await installation.value("select count(*) = 2 from deliveries where status = 'dead'"))
+
+    await eventually(dead, DEADLINE, "the last delivery of each is dead")
+    hops = await installation.fetch("select type, hops from journal order by type, hops")
+    assert [tuple(row) for row in hops] == [(kind, n) for kind in ("order.made", "x") for n in range(MOST_HOPS + 1)]
+    assert await installation.value("select count(*) from deliveries") == len(hops)
+    reasons = await installation.fetch("select distinct dead_reason from deliveries where status = 'dead'")
+    assert [row[0] for row in reasons] == ["permanent_failure"]
+
+
+def a_push(commits: int) -> bytes:
+    """A push in the shape of GitHub's, with as many commits."""
+    author = {"name": "Zoë Müller", "email": "zoe@example.com", "username": "zoe"}
+    listed = [
+        {
+            "id": hashlib.sha1(str(number).encode(), usedforsecurity=False).hexdigest(),
+            "message": f"Änderung {number}\n\n" + "Ein längerer Text € 😀 " * 60,
+            "timestamp": "2026-01-31T12:00:00+01:00",
+            "author": author,
+            "committer": author,
+            "added": [f"src/módulo/{number}/{part}.py" for part in range(10)],
+            "modified": [],
+        }
+        for number in range(commits)
+    ]
+    return json.dumps({"type": "push", "ref": "refs/heads/main", "commits": listed}, ensure_ascii=False).encode()
+
+
+async def test_a_push_of_two_thousand_commits_is_refused_or_taken_whole_as_the_limit_says(
+    installation: Installation, receiver: Receiver
+) -> None:
+    """Case C162: the limit is a setting and stands in the refusal; what is taken arrives byte for byte."""
+    push = a_push(2000)
+    assert 4_000_000 < len(push) < LARGEST
+    narrow = installation.gateway()
+    wide = installation.gateway(max_payload_bytes=str(LARGEST))
+    installation.dispatcher(max_payload_bytes=str(LARGEST))
+    add_endpoint(wide, receiver.url("/ok/large"), event_types=["push"])
+    add_endpoint(wide, receiver.url("/ok/small"), event_types=["small"])
+    refused = post(narrow, push)
+    assert (refused.status_code, refused.json()["limit_bytes"]) == (413, 1024 * 1024)
+
+    assert post(wide, push).status_code == 202
+    with api(wide) as client:
+        elements = b'[{"type":"push","payload":%b},{"type":"small","payload":1}]' % push
+        reply = client.post("/v1/events/batch", content=elements, headers={"content-type": "application/json"})
+    assert [set(result) & {"error"} for result in reply.json()["data"]] == [set(), set()]
+    await installation.all_closed(3, DEADLINE)
+    assert receiver.bodies("/ok/large") == [push, push]
+    assert receiver.bodies("/ok/small") == [b"1"]
