@@ -16,6 +16,10 @@ from tests.store.world import World
 from tests.support.link import Link
 
 LIMIT_SECONDS = 10.0
+LOOP_TURNS = 20
+"""After so many, what was written to a socket of this machine has been read at its other end."""
+GOODBYE_FIELDS = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+GOODBYE = b"E" + (len(GOODBYE_FIELDS) + 4).to_bytes(4, "big") + GOODBYE_FIELDS
 NO_SERVER = "postgresql://nobody@127.0.0.1:1/none"
 
 
@@ -179,6 +183,48 @@ async def test_a_transaction_that_is_cut_is_unavailable_and_leaves_nothing(world
     with pytest.raises(StoreUnavailable):
         await cut()
     assert (await world.versions()).rules == 1
+
+
+def say_goodbye(link: Link) -> None:
+    link.interject(GOODBYE)
+
+
+def say_goodbye_and_close(link: Link) -> None:
+    link.interject(GOODBYE)
+    link.cut()
+
+
+def begin_a_goodbye_and_close(link: Link) -> None:
+    link.interject(GOODBYE[:20])
+    link.cut()
+
+
+def reset(link: Link) -> None:
+    link.cut(reset=True)
+
+
+@pytest.mark.parametrize("noticed", [False, True], ids=["unnoticed", "noticed"])
+@pytest.mark.parametrize("end", [say_goodbye, say_goodbye_and_close, begin_a_goodbye_and_close, Link.cut, reset])
+async def test_however_a_servers_end_comes_through_a_commit_is_unavailable_and_the_next_statement_works(
+    database_dsn: str, end: Callable[[Link], None], noticed: bool
+) -> None:
+    """How much of it the driver has seen when it commits is a matter of microseconds; here each way is taken."""
+
+    async def cut_off(link: Link, database: Database) -> None:
+        async with database.transaction() as connection:
+            await connection.execute("select 1")
+            end(link)
+            for _ in range(LOOP_TURNS if noticed else 0):
+                await asyncio.sleep(0)
+
+    async with Link(database_dsn) as link:
+        database = await Database.connect(link.dsn, name="t", size=1)
+        async with asyncio.timeout(LIMIT_SECONDS):
+            with pytest.raises(StoreUnavailable):
+                await cut_off(link, database)
+            async with database.connection() as connection:
+                assert await connection.fetchval("select rules from versions") == 1
+            await database.close()
 
 
 async def test_a_closed_pool_is_unavailable(database_dsn: str) -> None:

@@ -1,4 +1,4 @@
-"""A way to PostgreSQL that a test can break at one exact place: between a commit and its answer.
+"""A way to PostgreSQL that a test can break at one exact place, such as between a commit and its answer.
 
 It runs on the test's own event loop and passes bytes on in both directions. It understands two things of the protocol:
 a statement is run by a Bind message or, for `commit`, by a simple query, and its answer ends with ReadyForQuery, which
@@ -8,6 +8,8 @@ the server sends after the commit.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -33,6 +35,7 @@ class Link:
         self._writers: set[asyncio.StreamWriter] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._near: set[asyncio.StreamWriter] = set()
         self.losses = 0
 
     def freeze(self) -> None:
@@ -59,6 +62,20 @@ class Link:
         """
         self._armed, self._about = True, about
 
+    def interject(self, data: bytes) -> None:
+        """Say something to every client, as if it came from the server."""
+        for near in self._near:
+            near.write(data)
+
+    def cut(self, *, reset: bool = False) -> None:
+        """Close every connection, in order or by a reset."""
+        for near in self._near:
+            if reset:
+                near.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                near.transport.abort()
+            else:
+                near.close()
+
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
         return self
@@ -77,6 +94,7 @@ class Link:
         far_reader, far_writer = await self._dial()
         ends = {writer, far_writer}
         self._writers |= ends
+        self._near.add(writer)
         losing = asyncio.Event()
         try:
             async with asyncio.TaskGroup() as both:
@@ -84,6 +102,7 @@ class Link:
                 both.create_task(self._answer(far_reader, writer, losing))
         finally:
             self._writers -= ends
+            self._near.discard(writer)
             for end in ends:
                 end.close()
 
