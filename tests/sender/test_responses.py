@@ -176,6 +176,34 @@ async def test_stray_bytes_that_come_later_close_the_connection() -> None:
     assert server.connections == 2
 
 
+async def test_stray_bytes_after_an_answer_that_was_there_at_once_close_the_connection() -> None:
+    """libcurl then never waited for the connection to become readable."""
+    answered, taken, strayed = threading.Event(), threading.Event(), threading.Event()
+
+    def script(peer: Peer) -> None:
+        if peer.number == 0:
+            peer.send(OK)
+            answered.set()
+            peer.read_request()
+            taken.wait(5)
+            peer.send(b"HTTP/1.1 418 Stray\r\nContent-Length: 0\r\n\r\n")
+            strayed.set()
+        else:
+            peer.read_request()
+            peer.send(OK)
+        peer.wait_for_close()
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            (first,) = here.begin(request(server.url()))
+            assert answered.wait(5), "before the loop has its turn"
+            assert (await first).status_code == 200
+            taken.set()
+            assert strayed.wait(5)
+            assert (await here.post(server.url())).status_code == 200
+    assert server.connections == 2
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("where", ["http://127.0.0.1:{other}/", "//127.0.0.1:{other}/", "/other"])
 async def test_a_redirect_is_never_followed(status: int, where: str) -> None:

@@ -43,11 +43,11 @@ def spoil(fd: int) -> None:
 
     libcurl has no call for it. It notices at its first write, and takes another connection.
     """
-    with borrowed(fd) as connection, suppress(OSError):
+    with suppress(OSError), borrowed(fd) as connection:
         for _ in range(MOST_READS):
             if not connection.recv(READ_BYTES, socket.MSG_DONTWAIT):
                 break
-    with borrowed(fd) as connection, suppress(OSError):
+    with suppress(OSError), borrowed(fd) as connection:
         connection.shutdown(socket.SHUT_RDWR)
 
 

@@ -201,12 +201,24 @@ class Wire:
                 if self._watched.get(fd) != interest:
                     self._watched[fd] = interest
                     self._register(fd, interest)
-            elif self._watched.get(fd) == _READ:
-                self._idle.add(fd)
-            else:
-                self._forget(fd)
+            elif fd in self._watched:
+                self._watch_idle(fd)
         except Exception as fault:  # noqa: BLE001 - libcurl is written in C: an exception has nowhere to go
             self._on_fault("a socket cannot be watched", fault)
+
+    def _watch_idle(self, fd: int) -> None:
+        """Go on watching a socket that libcurl needs no more for now, for what may come on it in between.
+
+        A transfer whose answer was there at once never came to wait for one.
+        """
+        if self._watched[fd] != _READ:
+            try:
+                self._epoll.modify(fd, _READ)
+            except OSError:  # it is closed already
+                self._forget(fd)
+                return
+            self._watched[fd] = _READ
+        self._idle.add(fd)
 
     def _register(self, fd: int, interest: int) -> None:
         try:
