@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import asyncpg
 import pytest
 
 from relay.store import database as database_module
 from relay.store.database import Database
-from relay.store.faults import DataRefused, StoreBusy, StoreFull, StoreRefused, StoreUnavailable, translated
+from relay.store.faults import (
+    DataRefused,
+    HostUnknown,
+    LoginRefused,
+    NoSuchDatabase,
+    NotPermitted,
+    StoreBusy,
+    StoreFull,
+    StoreRefused,
+    StoreUnavailable,
+    translated,
+)
 from relay.store.health import Health
+from relay.store.migrate import migrate
 from tests.store.world import World
+from tests.support.database import Server
 from tests.support.link import Link
 
 LIMIT_SECONDS = 10.0
@@ -40,9 +55,48 @@ async def test_a_server_that_is_not_there_is_unavailable() -> None:
         await Database.connect(NO_SERVER, name="t", size=1)
 
 
-async def test_a_database_that_does_not_exist_is_unavailable(database_dsn: str) -> None:
-    with pytest.raises(StoreUnavailable, match="InvalidCatalogName"):
+async def test_a_database_that_does_not_exist_is_told_as_that(database_dsn: str) -> None:
+    with pytest.raises(NoSuchDatabase, match=r'database "relay_nowhere_.*" does not exist'):
         await Database.connect(database_dsn.replace("/relay_test_", "/relay_nowhere_"), name="t", size=1)
+
+
+async def test_a_password_that_is_wrong_is_told_as_that(database_dsn: str, database_server: Server) -> None:
+    with pytest.raises(LoginRefused) as refused:
+        await Database.connect(await as_a_guest(database_dsn, database_server, "not this"), name="t", size=1)
+    assert "password" in str(refused.value)
+    assert "not this" not in str(refused.value)
+
+
+async def test_a_role_that_may_not_is_told_as_that(empty_dsn: str, database_server: Server) -> None:
+    database = await Database.connect(await as_a_guest(empty_dsn, database_server, "guest"), name="t", size=1)
+    with pytest.raises(NotPermitted, match="permission denied for schema public"):
+        await migrate(database)
+    await database.close()
+
+
+async def as_a_guest(dsn: str, server: Server, password: str) -> str:
+    """The same database for a role that owns nothing and whose password is `guest`."""
+    await server.run(
+        "do $$ begin create role relay_guest login password 'guest'; exception when duplicate_object then null; end $$"
+    )
+    parts = urlsplit(dsn)
+    place = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"relay_guest:{quote(password)}@{place}"))
+
+
+async def test_a_statement_of_the_shape_before_a_migration_is_busy(world: World, database_dsn: str) -> None:
+    database = await Database.connect(database_dsn, name="t", size=1)
+
+    async def look() -> None:
+        async with database.transaction() as connection:
+            await connection.fetch("select * from versions")
+
+    await look()
+    await world.sql("alter table versions add column of_today integer")
+    with pytest.raises(StoreBusy):
+        await look()
+    await look()
+    await database.close()
 
 
 async def test_a_server_that_never_answers_is_unavailable_after_the_limit(
@@ -340,7 +394,12 @@ async def test_a_deadlock_is_busy_and_changes_nothing(world: World) -> None:
         (asyncpg.DiskFullError("x"), StoreUnavailable),
         (asyncpg.PostgresIOError("x"), StoreUnavailable),
         (asyncpg.ReadOnlySQLTransactionError("x"), StoreUnavailable),
-        (asyncpg.InvalidPasswordError("x"), StoreUnavailable),
+        (asyncpg.InvalidPasswordError("x"), LoginRefused),
+        (asyncpg.InvalidAuthorizationSpecificationError("x"), LoginRefused),
+        (asyncpg.InvalidCatalogNameError("x"), NoSuchDatabase),
+        (asyncpg.InsufficientPrivilegeError("x"), NotPermitted),
+        (socket.gaierror(-2, "Name or service not known"), HostUnknown),
+        (asyncpg.InvalidCachedStatementError("x"), StoreBusy),
         (asyncpg.IdleInTransactionSessionTimeoutError("x"), StoreUnavailable),
         (asyncpg.ConnectionDoesNotExistError("x"), StoreUnavailable),
         (ConnectionResetError(), StoreUnavailable),
@@ -355,6 +414,8 @@ def test_each_trouble_of_the_world_has_its_one_name(fault: Exception, shown: typ
     with pytest.raises(Exception, match="the database") as raised, translated():
         raise fault
     assert type(raised.value) is shown
+    assert type(fault).__name__ not in str(raised.value), "a person is told, who knows no classes"
+    assert "Errno" not in str(raised.value)
     assert raised.value.__cause__ is fault
 
 

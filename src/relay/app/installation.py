@@ -18,12 +18,30 @@ from relay.domain.secret import Secret
 from relay.embedded import EmbeddedFault, running_dsn
 from relay.settings import Settings, check_database
 from relay.store.database import Database
-from relay.store.faults import NotMigrated, StoreFull, StoreUnavailable
+from relay.store.faults import (
+    HostUnknown,
+    LoginRefused,
+    NoSuchDatabase,
+    NotMigrated,
+    NotPermitted,
+    StoreFull,
+    StoreUnavailable,
+)
 from relay.store.keys import OtherKeys, agree_on_keys
 from relay.store.migrate import check_migrated
 from relay.store.vault import InvalidKey, Vault, new_key
 
 KEY_FILE = "secret-keys"
+
+_LOOK = "check that the server runs and that DATABASE_URL names it"
+_ADVICE = (
+    (StoreFull, "raise its max_connections, or lower RELAY_WORKERS or RELAY_DATABASE_POOL"),
+    (LoginRefused, "put the role and the password that the server knows into DATABASE_URL"),
+    (NoSuchDatabase, "create it (`createdb --owner=ROLE NAME`), or name another one in DATABASE_URL"),
+    (HostUnknown, "put the right host into DATABASE_URL"),
+    (NotPermitted, "make the role of DATABASE_URL the owner: ALTER DATABASE name OWNER TO role"),
+)
+"""What to do about each kind of trouble; for any other, to look whether the server is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +118,9 @@ async def check_ready(database: Database, vault: Vault) -> None:
 
 
 def away(fault: StoreUnavailable) -> CannotRun:
-    """What to tell of a database that does not answer."""
-    if isinstance(fault, StoreFull):
-        return CannotRun(f"{one_line(fault)}; raise its max_connections, or lower RELAY_WORKERS or RELAY_DATABASE_POOL")
-    return CannotRun(f"{one_line(fault)}; check that the server runs and that DATABASE_URL names it")
+    """What to tell of a database that does not answer, or not as it should."""
+    advice = next((advice for kind, advice in _ADVICE if isinstance(fault, kind)), _LOOK)
+    return CannotRun(f"{one_line(fault)}; {advice}")
 
 
 def one_line(fault: BaseException) -> str:

@@ -89,6 +89,6 @@ async def everything(
 
 
 async def _migrate(installation: Installation, say: Say) -> None:
-    applied = await migrate_database(installation)
+    applied = await migrate_database(installation, say)
     if applied:
         say(f"migrated the database: {', '.join(applied)}")

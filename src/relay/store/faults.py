@@ -6,31 +6,14 @@ Owns the exceptions that rooms above may meet. Invariant: a driver's exception l
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import asyncpg
 
-_AWAY = (
-    asyncpg.PostgresConnectionError,
-    asyncpg.InternalClientError,
-    asyncpg.ClientConfigurationError,
-    asyncpg.InsufficientResourcesError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.IdleInTransactionSessionTimeoutError,
-    asyncpg.PostgresSystemError,
-    asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.InvalidCatalogNameError,
-    OSError,
-    TimeoutError,
-)
-
-_GONE = re.compile(r"\b(?:connection|pool) (?:is|was) (?:closed|closing)")
-
-_UNFIT = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
-
-_LOST_RACE = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
+_NUMBER = re.compile(r"\[Errno -?[0-9]+\] ")
+"""What Python puts before the system's words."""
 
 
 class StoreUnavailable(Exception):
@@ -39,6 +22,22 @@ class StoreUnavailable(Exception):
 
 class StoreFull(StoreUnavailable):
     """The server has no connection left for us; nothing was changed."""
+
+
+class LoginRefused(StoreUnavailable):
+    """The server answered and does not let us in; nothing was changed."""
+
+
+class NoSuchDatabase(StoreUnavailable):
+    """The server answered and has no database of that name; nothing was changed."""
+
+
+class HostUnknown(StoreUnavailable):
+    """The name of the server's host leads nowhere; nothing was changed."""
+
+
+class NotPermitted(StoreUnavailable):
+    """Our role may not do that in the database; nothing was changed."""
 
 
 class StoreBusy(StoreUnavailable):
@@ -61,31 +60,77 @@ class NameTaken(Exception):
     """Another endpoint of the tenant has that name."""
 
 
+_Classes = tuple[type[Exception], ...]
+
+_KNOWN: tuple[tuple[_Classes, type[Exception], str], ...] = (
+    (
+        (
+            asyncpg.DeadlockDetectedError,
+            asyncpg.SerializationError,
+            asyncpg.LockNotAvailableError,
+            # a migration has changed what a statement was prepared for; the driver prepares it anew the next time
+            asyncpg.InvalidCachedStatementError,
+            asyncpg.OutdatedSchemaCacheError,
+        ),
+        StoreBusy,
+        "the database is busy",
+    ),
+    ((asyncpg.DataError, asyncpg.ProgramLimitExceededError), DataRefused, "the database refused a write"),
+    ((asyncpg.IntegrityConstraintViolationError,), StoreRefused, "the database refused a write"),
+    ((asyncpg.TooManyConnectionsError,), StoreFull, "the database has no connection left"),
+    ((asyncpg.InvalidAuthorizationSpecificationError,), LoginRefused, "the database server refuses us"),
+    ((asyncpg.InvalidCatalogNameError,), NoSuchDatabase, "the database server answers"),
+    ((asyncpg.InsufficientPrivilegeError,), NotPermitted, "the database does not let our role do that"),
+    ((socket.gaierror,), HostUnknown, "the host of the database is unknown"),
+    (
+        (
+            asyncpg.PostgresConnectionError,
+            asyncpg.InternalClientError,
+            asyncpg.ClientConfigurationError,
+            asyncpg.InsufficientResourcesError,
+            asyncpg.OperatorInterventionError,
+            asyncpg.ReadOnlySQLTransactionError,
+            asyncpg.IdleInTransactionSessionTimeoutError,
+            asyncpg.PostgresSystemError,
+            OSError,
+        ),
+        StoreUnavailable,
+        "the database is away",
+    ),
+)
+"""What the driver raises, what that is here, and how the sentence about it begins. The first row that fits counts."""
+
+_GONE = re.compile(r"\b(?:connection|pool) (?:is|was) (?:closed|closing)")
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn what the driver raises for a database that is away, busy or unwilling into this room's exceptions."""
     try:
         yield
-    except _LOST_RACE as fault:
-        raise StoreBusy(f"the database is busy: {fault}") from fault
-    except _UNFIT as fault:
-        raise DataRefused(_refusal(fault)) from fault
-    except asyncpg.IntegrityConstraintViolationError as fault:
-        if isinstance(fault, asyncpg.CheckViolationError) and "partition constraint" in str(fault):
-            # the row's day got its own partition while it waited to be written to the default one
-            raise StoreBusy(f"the database is busy: {fault}") from fault
-        raise StoreRefused(_refusal(fault)) from fault
-    except asyncpg.TooManyConnectionsError as fault:
-        raise StoreFull(f"the database has no connection left: {fault}") from fault
-    except _AWAY as fault:
-        raise StoreUnavailable(f"the database did not answer: {type(fault).__name__}: {fault}") from fault
-    except asyncpg.InterfaceError as fault:
-        # the driver's one class for a connection or pool that is gone and for calling it wrongly
-        if not _GONE.search(str(fault)):
+    except TimeoutError as fault:
+        raise StoreUnavailable("the database did not answer in time") from fault
+    except Exception as fault:
+        known = _known(fault)
+        if known is None:
             raise
-        raise StoreUnavailable(f"the database did not answer: {fault}") from fault
+        raise known from fault
 
 
-def _refusal(fault: asyncpg.PostgresError) -> str:
-    # without its details, which quote the row: payloads have no place in a log
-    return f"the database refused a write: {type(fault).__name__}: {fault.args[0] if fault.args else ''}"
+def _known(fault: Exception) -> Exception | None:
+    if isinstance(fault, asyncpg.CheckViolationError) and "partition constraint" in str(fault):
+        # the row's day got its own partition while it waited to be written to the default one
+        return StoreBusy(f"the database is busy: {_words(fault)}")
+    for classes, meaning, sentence in _KNOWN:
+        if isinstance(fault, classes):
+            return meaning(f"{sentence}: {_words(fault)}")
+    if isinstance(fault, asyncpg.InterfaceError) and _GONE.search(str(fault)):
+        # the driver's one class for a connection or pool that is gone and for calling it wrongly
+        return StoreUnavailable(f"the database is away: {_words(fault)}")
+    return None
+
+
+def _words(fault: Exception) -> str:
+    """What it says in one line, without its details: those quote the row, and payloads have no place in a log."""
+    said = fault.args[0] if isinstance(fault, asyncpg.PostgresError) and fault.args else str(fault)
+    return " ".join(_NUMBER.sub("", str(said)).split()) or "the connection was cut"

@@ -7,11 +7,16 @@ processes that migrate at once do it one after the other.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 
-from relay.store.database import Connection, Database
+from relay.store.database import Connection, Database, throw_away, transaction
 from relay.store.faults import NotMigrated
+
+MIGRATION_SECONDS = 86_400.0
+"""What migrating may take, waiting for another process that does it included: the bound with which its pool is to be
+opened. Rewriting a large table takes its time, and a bound that ends it would only have it done over again."""
 
 _LOCK = 0x52454C41
 _TABLE = """
@@ -47,18 +52,27 @@ def migrations() -> list[Migration]:
     ]
 
 
-async def migrate(database: Database) -> list[str]:
+def _nobody(_: str) -> None:
+    """Nobody wants to know how it goes."""
+
+
+async def migrate(database: Database, tell: Callable[[str], None] = _nobody) -> list[str]:
     """Apply what is missing, each migration in a transaction of its own; answers the names applied now.
+
+    `tell` is told in words what is being done or waited for, before it is.
 
     Raises `NotMigrated` if an applied migration differs from this version's file, or is unknown to it.
     """
     applied = []
     async with database.connection() as connection:
-        await connection.execute("select pg_advisory_lock($1)", _LOCK)
+        if not await connection.fetchval("select pg_try_advisory_lock($1)", _LOCK):
+            tell("another process is migrating the database; waiting for it to end")
+            await connection.execute("select pg_advisory_lock($1)", _LOCK)
         try:
             await connection.execute(_TABLE)
             for migration in await _missing(connection):
-                async with connection.transaction():
+                tell(f"applying {migration.name}")
+                async with transaction(connection):
                     await connection.execute(migration.sql)
                     await connection.execute(
                         "insert into schema_migrations (number, name, sha256) values ($1, $2, $3)",
@@ -67,8 +81,11 @@ async def migrate(database: Database) -> list[str]:
                         migration.sha256,
                     )
                 applied.append(migration.name)
-        finally:
-            await connection.execute("select pg_advisory_unlock($1)", _LOCK)
+        except BaseException:
+            # the lock goes with the session, whatever state that is in
+            throw_away(connection)
+            raise
+        await connection.execute("select pg_advisory_unlock($1)", _LOCK)
     return applied
 
 

@@ -35,7 +35,7 @@ def command(streams: Streams) -> None:
     """
     settings = read_settings()
     try:
-        applied = asyncio.run(migrate_database(find(settings)))
+        applied = asyncio.run(migrate_database(find(settings), streams.note))
     except SettingsError as fault:
         raise CommandFailed(str(fault), WRONG_USAGE) from fault
     except CannotRun as fault:
