@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -14,6 +15,7 @@ from relay.domain.sending import OutboundRequest, SendFacts
 from relay.sender import HttpSender, ResolverLimits, SendLimits
 
 DEADLINE_SECONDS = 30.0
+DESCRIPTORS = Path("/proc/self/fd")
 
 OPEN = EgressPolicy(allow_private=True, require_https=False, allowed_ports=None)
 """Loopback, any port and plain http: what a development machine permits."""
@@ -22,6 +24,10 @@ OPEN = EgressPolicy(allow_private=True, require_https=False, allowed_ports=None)
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The sender is a reader of the loop, so it is tested on the loop that it runs on."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+def open_descriptors() -> int:
+    return len(list(DESCRIPTORS.iterdir()))
 
 
 def request(url: str, body: bytes = b"{}", *headers: tuple[str, str], seconds: float = 10.0) -> OutboundRequest:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import pycurl
 import pytest
@@ -21,15 +20,9 @@ from relay.domain.egress import EgressPolicy
 from relay.domain.sending import ErrorClass, SendFacts
 from relay.sender import HttpSender, ResolverLimits, SendLimits
 from relay.sender.wire import ACTIONS
-from tests.sender.conftest import OPEN, request, sending
+from tests.sender.conftest import DESCRIPTORS, OPEN, open_descriptors, request, sending
 from tests.support.scripted_dns import Missing, ScriptedDns
 from tests.support.scripted_server import OK, Peer, ScriptedServer, answering
-
-DESCRIPTORS = Path("/proc/self/fd")
-
-
-def open_descriptors() -> int:
-    return len(list(DESCRIPTORS.iterdir()))
 
 
 @contextmanager

@@ -71,7 +71,8 @@ class HttpSender(Generic[Token]):
         self._empty = asyncio.Event()
 
     async def start(self) -> None:
-        """Make ready for `submit`. Raises `NoAuthorities` without certificates to verify with."""
+        """Make ready for `submit`. Raises `NoAuthorities` without certificates to verify with; nothing is open then."""
+        bundle = authorities.find(self._limits.ca_file)
         loop = self._loop = asyncio.get_running_loop()
         self._wire = Wire(
             loop,
@@ -80,14 +81,17 @@ class HttpSender(Generic[Token]):
             collected=self._collected,
             on_fault=self._on_fault,
         )
-        self._resolver = Resolver(
-            loop,
-            limits=self._limits.resolver,
-            judge=partial(judge_all, self._policy),
-            clock=self._clock,
-            on_fault=self._on_fault,
-        )
-        bundle = authorities.find(self._limits.ca_file)
+        try:
+            self._resolver = Resolver(
+                loop,
+                limits=self._limits.resolver,
+                judge=partial(judge_all, self._policy),
+                clock=self._clock,
+                on_fault=self._on_fault,
+            )
+        except BaseException:
+            self._wire.close()
+            raise
         self._setting = Setting(self._policy, self._limits, bundle, self._wire.forget_idle, self._on_fault)
         self._open = True
 
@@ -107,9 +111,13 @@ class HttpSender(Generic[Token]):
         except TimeoutError:
             now = self._clock()
             for transfer in list(self._live.values()):
-                self._cut_short(transfer, ErrorClass.LOCAL, "the sender was closed before the answer came", now)
+                self._guarded(transfer, self._abandon, now)
             self._flush()
-        self._let_go()
+        finally:
+            self._let_go()
+
+    def _abandon(self, transfer: Transfer[Token], now: float) -> None:
+        self._cut_short(transfer, ErrorClass.LOCAL, "the sender was closed before the answer came", now)
 
     def _let_go(self) -> None:
         if self._sweep_timer is not None:
@@ -166,12 +174,16 @@ class HttpSender(Generic[Token]):
 
     def _guarded(self, transfer: Transfer[Token], step: Callable[[Transfer[Token], float], None], now: float) -> None:
         """Take a step of a live transfer; a bug in it ends that transfer, and none but that one."""
+        turn = transfer.turn
         try:
             step(transfer, now)
         except Exception as fault:  # noqa: BLE001 - every request comes back, whatever breaks
             self._on_fault("a request could not go on", fault)
-            if self._live.get(transfer.curl) is transfer:
-                self._end(transfer, transfer.cut_short(ErrorClass.LOCAL, "the request could not be prepared", now))
+            if transfer.turn == turn and transfer.curl in self._live:
+                # Nothing is asked of the transfer or of libcurl for these facts: it may be they that broke.
+                sent = transfer.has_left or transfer.on_wire_at is not None
+                error = ErrorClass.CUT_SHORT if sent else ErrorClass.LOCAL
+                self._end(transfer, SendFacts(error_class=error, detail="the request could not go on"))
 
     def _make_transfer(self) -> Transfer[Token]:
         transfer: Transfer[Token] = Transfer(self._setting)
@@ -236,28 +248,28 @@ class HttpSender(Generic[Token]):
         """Give its place back; nothing to do for one that has none."""
         if transfer.on_wire_at is None:
             return
-        self._wire.drop(transfer.curl)
         transfer.on_wire_at = None
         self._on_wire -= 1
         transfer.route.origin.on_wire -= 1
+        self._wire.drop(transfer.curl)
 
     def _collected(self, finished: list[Finished]) -> None:
         now = self._clock()
         for curl, code, text in finished:
-            transfer = self._live[curl]
-            if code and transfer.died_with_its_connection(code):
-                self._guarded(transfer, self._try_again, now)
-                continue
-            try:
-                if transfer.is_new_connection:
-                    self._wire.note(progress.socket_of(curl), multiplexed=transfer.is_multiplexed)
-                facts = transfer.facts(code, text, now)
-            except Exception as fault:  # noqa: BLE001 - one transfer's bug must not keep the others' facts
-                self._on_fault("facts could not be made", fault)
-                facts = SendFacts(error_class=ErrorClass.CUT_SHORT, detail="what came of it could not be read")
-            self._end(transfer, facts)
+            transfer = self._live.get(curl)
+            if transfer is not None:  # else a bug has ended it before libcurl did
+                self._guarded(transfer, partial(self._conclude, code, text), now)
         if self._queue:
             self._launch_queued(now)
+
+    def _conclude(self, code: int, text: str, transfer: Transfer[Token], now: float) -> None:
+        """End a transfer that libcurl has finished, or repeat it."""
+        if code and transfer.died_with_its_connection(code):
+            self._try_again(transfer, now)
+            return
+        if transfer.is_new_connection:
+            self._wire.note(progress.socket_of(transfer.curl), multiplexed=transfer.is_multiplexed)
+        self._end(transfer, transfer.facts(code, text, now))
 
     def _try_again(self, transfer: Transfer[Token], now: float) -> None:
         """Repeat, once and at once, what a dead kept connection spoiled. It keeps its place."""
@@ -283,12 +295,16 @@ class HttpSender(Generic[Token]):
         self._loop.call_soon(self._run)
 
     def _end(self, transfer: Transfer[Token], facts: SendFacts) -> None:
-        self._take_off_wire(transfer)
+        """Deliver the facts of a live transfer, once, and make it free for another request."""
         del self._live[transfer.curl]
-        token = transfer.token
-        transfer.clear()
-        self._free.append(transfer)
-        self._finish(token, facts)
+        self._finish(transfer.token, facts)
+        try:
+            self._take_off_wire(transfer)
+            transfer.clear()
+        except Exception as fault:  # noqa: BLE001 - its facts are under way; only its handle is not used again
+            self._on_fault("a request's handle could not be cleared", fault)
+        else:
+            self._free.append(transfer)
 
     def _cut_short(self, transfer: Transfer[Token], error: ErrorClass, detail: str, now: float) -> None:
         self._end(transfer, transfer.cut_short(error, detail, now))
@@ -317,24 +333,32 @@ class HttpSender(Generic[Token]):
     def _sweep(self) -> None:
         """Twice a second while anything is in flight: end what is silent or waited too long for a place."""
         self._sweep_timer = None
-        now = self._clock()
-        began_before = now - SWEEP_SECONDS
-        self._sweep_silent([each for each in self._live.values() if (each.on_wire_at or now) < began_before], now)
-        self._sweep_queue(now)
-        self._wire.run()
-        if self._live:
-            self._sweep_timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        try:
+            self._sweep_silent(self._clock())
+            self._sweep_queue(self._clock())
+            self._wire.run()
+        except Exception as fault:  # noqa: BLE001 - the next sweep must come, whatever breaks
+            self._on_fault("a sweep was broken off", fault)
+        finally:
+            if self._live:
+                self._sweep_timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
-    def _sweep_silent(self, slow: list[Transfer[Token]], now: float) -> None:
+    def _sweep_silent(self, now: float) -> None:
+        began_before = now - SWEEP_SECONDS
+        slow = [each for each in self._live.values() if (each.on_wire_at or now) < began_before]
         fds = [progress.socket_of(transfer.curl) for transfer in slow]
         shared = progress.shared(fds)
         for transfer, fd in zip(slow, fds, strict=True):
-            self._wire.watch_again(fd)
-            moved = progress.bytes_moved(transfer.curl, fd, alone=fd not in shared)
-            if moved != transfer.moved:
-                transfer.moved, transfer.moved_at = moved, now
-            elif now - transfer.moved_at >= self._limits.silence_seconds:
-                self._cut_short(transfer, ErrorClass.SILENCE_TIMEOUT, "nothing came and nothing was taken in time", now)
+            self._guarded(transfer, partial(self._look_at, fd, alone=fd not in shared), now)
+
+    def _look_at(self, fd: int, transfer: Transfer[Token], now: float, *, alone: bool) -> None:
+        """End a transfer whose connection (that it may have `alone`) moved no byte for too long."""
+        self._wire.watch_again(fd)
+        moved = progress.bytes_moved(transfer.curl, fd, alone=alone)
+        if moved != transfer.moved:
+            transfer.moved, transfer.moved_at = moved, now
+        elif now - transfer.moved_at >= self._limits.silence_seconds:
+            self._cut_short(transfer, ErrorClass.SILENCE_TIMEOUT, "nothing came and nothing was taken in time", now)
 
     def _sweep_queue(self, now: float) -> None:
         """A request that found no place in its time says nothing about its endpoint."""
