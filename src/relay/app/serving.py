@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -20,6 +21,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from relay.app.accepting import Acceptor
 from relay.app.faults import CannotRun
 from relay.app.listening import BACKLOG
 from relay.settings import Settings
@@ -99,12 +101,20 @@ async def serve(
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, stopped by an event: it takes no signals, and wakes up once a second instead of ten times."""
+    """uvicorn's server, stopped by an event: it takes no signals, wakes up once a second instead of ten times, and
+    shares its socket fairly.
+    """
 
     def __init__(self, config: uvicorn.Config, stop: asyncio.Event, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._stop = stop
         self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections from the sockets."""
+        make_protocol = partial(BoundedHead, config=self.config, server_state=self.server_state, app_state={})
+        self.servers = [Acceptor(each, make_protocol, self.config.ssl) for each in sockets or ()]  # type: ignore[misc]  # it has what uvicorn's shutdown asks of a server
+        self.started = True
 
     async def main_loop(self) -> None:
         await self.on_tick(0)

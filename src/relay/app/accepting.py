@@ -1,0 +1,70 @@
+"""Taking connections from a socket that several workers share, one at a time.
+
+Owns the accepting. A worker that takes all that wait, as event loops do, leaves none for its neighbours, and a burst of
+long-lived connections is then one worker's for as long as they last. Invariant: between two connections the loop gets
+its turn, in which the other workers get theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+
+PAUSE_SECONDS = 1.0
+"""How long nothing is accepted after the system had no descriptor or memory for one more connection."""
+
+logger = logging.getLogger(__name__)
+
+
+class Acceptor:
+    """Accepts for one worker until closed. `listener` stays its owner's."""
+
+    def __init__(
+        self, listener: socket.socket, make_protocol: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None
+    ) -> None:
+        self._listener = listener
+        self._make_protocol = make_protocol
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        listener.setblocking(False)
+        self._resume()
+
+    def close(self) -> None:
+        """Accept no more; what was accepted lives on."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        self._loop.remove_reader(self._listener)
+
+    async def wait_closed(self) -> None:
+        """Wait until each accepted connection has its protocol, or has failed."""
+        await asyncio.gather(*self._opening, return_exceptions=True)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # another worker was quicker, or the client has left again
+        except OSError as fault:
+            logger.error("no connection can be accepted: %s", fault.strerror)  # noqa: TRY400 - no bug of Relay's
+            self._loop.remove_reader(self._listener)
+            self._pause = self._loop.call_later(PAUSE_SECONDS, self._resume)
+            return
+        task = self._loop.create_task(self._open(connection))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make_protocol, connection, ssl=self._tls)
+        except OSError:  # a client that left, or that spoke no TLS: nobody is there to be told
+            connection.close()
