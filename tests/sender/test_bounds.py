@@ -105,6 +105,18 @@ async def test_a_place_that_never_came_free_is_no_fault_of_the_endpoint() -> Non
     assert server.connections == 2
 
 
+async def test_a_place_that_a_silent_endpoint_is_made_to_leave_goes_to_whoever_waits(quick: SendLimits) -> None:
+    def silent(peer: Peer) -> None:
+        peer.read_request()
+        peer.wait_for_close()
+
+    limits = replace(quick, connections=1, connections_per_host=1)
+    with ScriptedServer(silent) as server, ScriptedServer(answering(OK)) as other:
+        async with sending(limits=limits) as here:
+            first, second = await here.send_all(request(server.url()), request(other.url(), seconds=4.0))
+    assert (first.error_class, second.status_code) == (ErrorClass.SILENCE_TIMEOUT, 200)
+
+
 async def test_kept_connections_to_many_hosts_stay_within_the_bound() -> None:
     limits = replace(SendLimits(), connections=16, connections_per_host=4)
     with ScriptedServer(answering(OK), host="0.0.0.0") as server:

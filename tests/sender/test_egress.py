@@ -9,7 +9,8 @@ import pytest
 from relay.domain.egress import EgressPolicy, Target, check_url
 from relay.domain.sending import ErrorClass
 from relay.sender import HttpSender
-from relay.sender.route import Origin, Route, pin
+from relay.sender.places import Origin
+from relay.sender.route import Route, pin
 from tests.sender.conftest import OPEN, sending
 from tests.support.scripted_server import OK, ScriptedServer, answering
 

@@ -101,7 +101,7 @@ async def test_a_bug_in_the_sweep_of_one_request_spares_the_others(
     assert sorted(str(each.error_class) for each in facts) == ["cut_short", "silence_timeout", "silence_timeout"]
 
 
-@pytest.mark.parametrize("name", ["_sweep_silent", "_sweep_queue"])
+@pytest.mark.parametrize("name", ["_sweep_silent", "_sweep_waiting"])
 async def test_a_sweep_that_broke_off_is_followed_by_the_next(
     monkeypatch: pytest.MonkeyPatch, quick: SendLimits, name: str
 ) -> None:

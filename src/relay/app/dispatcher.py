@@ -117,14 +117,21 @@ def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:
     )
 
 
-def _sender(settings: Settings, world: Ambient, deliver: Deliver) -> HttpSender[Flight]:
-    limits = SendLimits(
+def send_limits_of(settings: Settings) -> SendLimits:
+    """The bounds of sending, by these settings. A host has as many connections as an endpoint may have requests."""
+    return SendLimits(
         connect_seconds=settings.connect_timeout_secs,
         silence_seconds=settings.read_timeout_secs,
         response_cap_bytes=settings.response_cap_bytes,
         connections=settings.global_concurrency,
+        connections_per_host=settings.global_concurrency // 2,
     )
-    return HttpSender(policy=policy_of(settings), limits=limits, clock=world.monotonic, deliver=deliver)
+
+
+def _sender(settings: Settings, world: Ambient, deliver: Deliver) -> HttpSender[Flight]:
+    return HttpSender(
+        policy=policy_of(settings), limits=send_limits_of(settings), clock=world.monotonic, deliver=deliver
+    )
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Where a url leads: the judged target, the addresses it is pinned to, and how many requests are on the wire to it.
+"""Where a url leads: the judged target, the addresses it is pinned to, and the origin whose places it shares.
 
 Owns the pin. libcurl is never asked to resolve a name: it is told to connect to the judged address, while the url keeps
 the name for the Host header, SNI and the certificate. Invariant: the pinned addresses are part of what libcurl tells
@@ -11,8 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 from relay.domain.egress import EgressPolicy, Refusal, Target, check_url
+from relay.sender.places import Origin
 from relay.sender.resolver import Answer
 
 ROUTES = 16_384
@@ -48,21 +50,12 @@ def _in_brackets(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-class Origin:
-    """A host and port, and the requests on the wire to it."""
-
-    __slots__ = ("on_wire",)
-
-    def __init__(self) -> None:
-        self.on_wire = 0
-
-
 class Route:
     """A url that may be requested. `pin` is None until its name was resolved, and stands until `fresh_until`."""
 
     __slots__ = ("fresh_until", "origin", "pin", "target")
 
-    def __init__(self, target: Target, origin: Origin) -> None:
+    def __init__(self, target: Target, origin: Origin[Any]) -> None:
         self.target = target
         self.origin = origin
         self.pin: Pin | None = None
@@ -87,7 +80,7 @@ class Routes:
         self._policy = policy
         self._check = check
         self._known: OrderedDict[str, Route | Refusal] = OrderedDict()
-        self._origins: dict[tuple[str, int], Origin] = {}
+        self._origins: dict[tuple[str, int], Origin[Any]] = {}
 
     def find(self, url: str) -> Route | Refusal:
         """The route of a url, or why it may not be requested."""
@@ -102,7 +95,7 @@ class Routes:
         self._known[url] = found
         return found
 
-    def _origin(self, target: Target) -> Origin:
+    def _origin(self, target: Target) -> Origin[Any]:
         if len(self._origins) >= ROUTES:
-            self._origins = {at: origin for at, origin in self._origins.items() if origin.on_wire}
+            self._origins = {at: origin for at, origin in self._origins.items() if not origin.is_idle}
         return self._origins.setdefault((target.host, target.port), Origin())

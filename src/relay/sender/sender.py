@@ -11,7 +11,6 @@ breaks; `deliver` is never called from inside `submit`.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
@@ -22,6 +21,7 @@ from relay.domain.egress import EgressPolicy, Refusal, judge_all
 from relay.domain.sending import ErrorClass, OutboundRequest, SendFacts
 from relay.sender import authorities, failure, progress
 from relay.sender.limits import SendLimits
+from relay.sender.places import Places
 from relay.sender.request import Unsendable
 from relay.sender.resolver import Answer, Resolver
 from relay.sender.route import Routes
@@ -62,8 +62,7 @@ class HttpSender(Generic[Token]):
         self._live: dict[pycurl.Curl, Transfer[Token]] = {}
         self._free: list[Transfer[Token]] = []
         self._all: list[Transfer[Token]] = []
-        self._on_wire = 0
-        self._queue: deque[Transfer[Token]] = deque()
+        self._places: Places[Transfer[Token]] = Places(total=limits.connections, per_origin=limits.connections_per_host)
         self._finished: list[tuple[Token, SendFacts]] = []
         self._flushing = False
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -225,10 +224,9 @@ class HttpSender(Generic[Token]):
 
     def _launch(self, transfer: Transfer[Token], now: float) -> None:
         """Put a transfer on the wire, or in the queue while there is no place."""
-        origin = transfer.route.origin
-        if self._on_wire >= self._limits.connections or origin.on_wire >= self._limits.connections_per_host:
+        if not self._places.has_room(transfer.route.origin):
             transfer.had_to_wait = True
-            self._queue.append(transfer)
+            self._places.wait(transfer.route.origin, transfer)
             return
         try:
             transfer.prepare(now)
@@ -241,16 +239,14 @@ class HttpSender(Generic[Token]):
     def _put_on_wire(self, transfer: Transfer[Token], since: float) -> None:
         self._wire.add(transfer.curl)
         transfer.on_wire_at = since
-        self._on_wire += 1
-        transfer.route.origin.on_wire += 1
+        self._places.take(transfer.route.origin)
 
     def _take_off_wire(self, transfer: Transfer[Token]) -> None:
         """Give its place back; nothing to do for one that has none."""
         if transfer.on_wire_at is None:
             return
         transfer.on_wire_at = None
-        self._on_wire -= 1
-        transfer.route.origin.on_wire -= 1
+        self._places.give_back(transfer.route.origin)
         self._wire.drop(transfer.curl)
 
     def _collected(self, finished: list[Finished]) -> None:
@@ -259,8 +255,7 @@ class HttpSender(Generic[Token]):
             transfer = self._live.get(curl)
             if transfer is not None:  # else a bug has ended it before libcurl did
                 self._guarded(transfer, partial(self._conclude, code, text), now)
-        if self._queue:
-            self._launch_queued(now)
+        self._launch_waiting(now)
 
     def _conclude(self, code: int, text: str, transfer: Transfer[Token], now: float) -> None:
         """End a transfer that libcurl has finished, or repeat it."""
@@ -285,14 +280,17 @@ class HttpSender(Generic[Token]):
         if self._open or self._live:
             self._wire.run()
 
-    def _launch_queued(self, now: float) -> None:
+    def _launch_waiting(self, now: float) -> None:
         """Give the places that became free to those that waited longest."""
-        self._sweep_queue(now)
-        for _ in range(len(self._queue)):
-            if self._on_wire >= self._limits.connections:
-                break
-            self._guarded(self._queue.popleft(), self._proceed, now)
+        if not self._places.anyone_waits:
+            return
+        while (transfer := self._places.next()) is not None:
+            self._guarded(transfer, self._give_up if _is_late(transfer, now) else self._proceed, now)
         self._loop.call_soon(self._run)
+
+    def _give_up(self, transfer: Transfer[Token], now: float) -> None:
+        """A request that found no place in its time says nothing about its endpoint."""
+        self._cut_short(transfer, ErrorClass.LOCAL, "no connection became free in time", now)
 
     def _end(self, transfer: Transfer[Token], facts: SendFacts) -> None:
         """Deliver the facts of a live transfer, once, and make it free for another request."""
@@ -334,8 +332,9 @@ class HttpSender(Generic[Token]):
         """Twice a second while anything is in flight: end what is silent or waited too long for a place."""
         self._sweep_timer = None
         try:
-            self._sweep_silent(self._clock())
-            self._sweep_queue(self._clock())
+            now = self._clock()
+            self._sweep_silent(now)
+            self._sweep_waiting(now)
             self._wire.run()
         except Exception as fault:  # noqa: BLE001 - the next sweep must come, whatever breaks
             self._on_fault("a sweep was broken off", fault)
@@ -360,12 +359,14 @@ class HttpSender(Generic[Token]):
         elif now - transfer.moved_at >= self._limits.silence_seconds:
             self._cut_short(transfer, ErrorClass.SILENCE_TIMEOUT, "nothing came and nothing was taken in time", now)
 
-    def _sweep_queue(self, now: float) -> None:
-        """A request that found no place in its time says nothing about its endpoint."""
-        late = [transfer for transfer in self._queue if transfer.deadline - now < LEAST_SECONDS]
-        for transfer in late:
-            self._queue.remove(transfer)
-            self._cut_short(transfer, ErrorClass.LOCAL, "no connection became free in time", now)
+    def _sweep_waiting(self, now: float) -> None:
+        for transfer in self._places.take_out(partial(_is_late, now=now)):
+            self._guarded(transfer, self._give_up, now)
+        self._launch_waiting(now)  # what the sweep ended may have left places
 
     def _tell_loop(self, sentence: str, fault: BaseException) -> None:
         self._loop.call_exception_handler({"message": sentence, "exception": fault})
+
+
+def _is_late(transfer: Transfer[Token], now: float) -> bool:
+    return transfer.deadline - now < LEAST_SECONDS
