@@ -34,6 +34,43 @@ async def test_the_headers_of_a_failure_are_facts_in_order_and_in_lower_case() -
     assert facts.snippet == b"busy"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"HTTP/1.1 2000 Foo",
+        b"HTTP/1.1 200OK",
+        b"HTTP/1.1 200.5 OK",
+        b"HTTP/1.1 200-OK",
+        b"HTTP/1.1\t200 OK",
+        b"http/1.1 200 OK",
+        b"HTTP/3 200 OK",
+        b"HTTP/1.1 4040 Foo",
+        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 2000 Foo",
+        b"HTTP/1.1 1030 Early Hints\r\n\r\nHTTP/1.1 200 OK",
+    ],
+)
+async def test_a_status_line_that_is_none_is_no_answer(line: bytes) -> None:
+    def script(peer: Peer) -> None:
+        while peer.read_request() is not None:
+            peer.send(OK if peer.number else line + b"\r\nContent-Length: 2\r\n\r\nok")
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            facts = await here.post(server.url())
+            assert (await here.post(server.url())).status_code == 200
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.PROTOCOL)
+    assert facts.headers == ()
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("line", [b"HTTP/1.1 200", b"HTTP/1.1 200 ", b"HTTP/1.0 200 OK", b"HTTP/1.1 200  two  spaces "])
+async def test_a_status_line_needs_no_reason(line: bytes) -> None:
+    with ScriptedServer(answering(line + b"\r\nContent-Length: 2\r\n\r\nok")) as server:
+        async with sending() as here:
+            facts = await here.post(server.url())
+    assert (facts.status_code, facts.error_class) == (200, None)
+
+
 async def test_a_kept_connection_that_was_closed_meanwhile_costs_no_attempt() -> None:
     def script(peer: Peer) -> None:
         peer.read_request()

@@ -6,11 +6,15 @@ Invariant: whatever the bytes, a bounded number of headers comes out and nothing
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 MAX_HEADERS = 64
 MAX_CHARACTERS = 8 * 1024
 """Bounds of what is kept of a head; libcurl itself gives up on one of more than 300 KiB."""
+
+_STATUS_LINE = re.compile(rb"HTTP/(?:1\.[01]|2) ([1-9])\d\d[ \r\n]")
+"""What a status line begins with (RFC 9112, 4), in HTTP/2 as libcurl makes one up."""
 
 _BLANK = (b"\r\n", b"\n")
 
@@ -30,6 +34,17 @@ def read_headers(lines: Sequence[bytes]) -> tuple[tuple[str, str], ...]:
         if colon and not name[:1].isspace():
             headers.append((name.strip().lower(), value.strip()))
     return tuple(headers)
+
+
+def has_status_line(lines: Sequence[bytes]) -> bool:
+    """Whether the response begins with a status line, as far as the end of its code.
+
+    libcurl reads three digits, whatever follows, and takes 2000 for 200.
+    """
+    found = _STATUS_LINE.match(lines[0]) if lines else None
+    if found is not None and found[1] == b"1":  # an informational response stands before the one that counts
+        found = _STATUS_LINE.match(lines[_head_of_last(lines)])
+    return found is not None
 
 
 def is_complete(lines: Sequence[bytes]) -> bool:

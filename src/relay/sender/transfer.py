@@ -176,13 +176,18 @@ class Transfer(Generic[Token]):
     def facts(self, code: int, text: str, now: float) -> SendFacts:
         """What came of it, by libcurl's error code (0 for none) and text."""
         if not code:
-            if response.has_two_lengths(self._head) and (fd := progress.socket_of(self.curl)) >= 0:
-                progress.spoil(fd)
+            if response.has_two_lengths(self._head) or not response.has_status_line(self._head):
+                self._spoil()
             return self._answered(None, "", now)
         if code == pycurl.E_WRITE_ERROR and self._body_seen > self._setting.limits.response_cap_bytes:
             return self._answered(None, "the response is longer than the cap; the rest was not read", now)
         error, detail = self._explain(code, text, now)
         return self._answered(error, detail, now)
+
+    def _spoil(self) -> None:
+        fd = progress.socket_of(self.curl)
+        if fd >= 0:
+            progress.spoil(fd)
 
     def cut_short(self, error: ErrorClass, detail: str, now: float) -> SendFacts:
         """What came of it until it was ended from here."""
@@ -316,6 +321,8 @@ class Transfer(Generic[Token]):
             if error is None:
                 error, detail = ErrorClass.RESET, "the connection was closed in the middle of the response's head"
             error = self._owned(error)
+        elif not response.has_status_line(self._head):
+            status, error, detail = None, ErrorClass.PROTOCOL, "the status line of the response cannot be read"
         # Nobody asks for the headers of a success, and reading them costs a tenth of what sending does.
         headers = () if status is None or status < 300 else response.read_headers(self._head)
         return SendFacts(status, error, headers, self._snippet, detail, self._phases(now))
