@@ -1,5 +1,7 @@
 """What goes out: exactly the request that was handed over, and nothing from anywhere else."""
 
+import asyncio
+
 import pytest
 
 from relay.domain.sending import ErrorClass
@@ -15,6 +17,17 @@ async def test_the_body_arrives_byte_for_byte_nul_bytes_included() -> None:
     assert (facts.status_code, facts.error_class, facts.snippet) == (200, None, b"ok")
     assert server.requests[0].body == body
     assert server.requests[0].values("content-length") == [str(len(body))]
+
+
+async def test_a_handle_that_waits_for_its_next_request_holds_nothing_of_the_last() -> None:
+    with ScriptedServer(answering(OK)) as server:
+        async with sending() as here:
+            assert (await here.post(server.url(), b"private", ("Authorization", "Bearer secret"))).status_code == 200
+            (transfer,) = here.sender._free
+            await asyncio.to_thread(transfer.curl.perform)
+    told, left = server.requests
+    assert (told.body, told.values("authorization")) == (b"private", ["Bearer secret"])
+    assert (left.body, left.values("authorization")) == (b"", [])
 
 
 async def test_an_empty_body_is_sent_with_length_zero() -> None:

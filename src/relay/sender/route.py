@@ -1,8 +1,9 @@
 """Where a url leads: the judged target, the addresses it is pinned to, and the origin whose places it shares.
 
-Owns the pin. libcurl is never asked to resolve a name: it is told to connect to the judged address, while the url keeps
-the name for the Host header, SNI and the certificate. Invariant: the pinned addresses are part of what libcurl tells
-kept connections apart by, so a connection to an address that the name no longer has is not used again.
+Owns the pin. libcurl resolves no name: it is told which judged addresses to connect to (and `transfer` stops it should
+it ask for more), while the url keeps the name for the Host header, SNI and the certificate. Invariant: the pinned
+addresses are part of what libcurl tells kept connections apart by, so a connection to an address that the name no
+longer has is not used again.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Owns what happens to a request from its hand-over until its facts are delivered:
 the wire, swept for silence. Leaves HTTP to libcurl (`transfer`, `wire`) and decides nothing about the outcome. There is
 no future and no task per request.
 
-Invariants: every submitted request comes back exactly once, within its total timeout and half a second, whatever
-breaks; `deliver` is never called from inside `submit`.
+Invariants: every submitted request comes back exactly once, whatever breaks in here, and within its total timeout and
+half a second as long as the loop has its turns; `deliver` is never called from inside `submit`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the options, every one set on purpose, what libcurl calls during a transfer, and the making of facts. Invariants:
 nothing is raised out of a callback; no address is dialled that is not pinned and judged once more at that moment; a
-transfer that was cleared holds nothing of its request.
+transfer that was cleared holds nothing of its request but the pin with its url, which the next one may share.
 """
 
 from __future__ import annotations
@@ -26,9 +26,6 @@ from relay.sender.wire import OnFault
 Token = TypeVar("Token")
 
 SWITCHING_PROTOCOLS = 101
-
-SMALL_BODY = 16 * 1024
-"""Up to this size a handle may hold on to its last body until the next one."""
 
 PINNED_SECONDS = 2
 """How long libcurl remembers the addresses of a pin, which it is told before every request. It walks through all it
@@ -197,9 +194,9 @@ class Transfer(Generic[Token]):
         return self._answered(error, detail, now)
 
     def clear(self) -> None:
-        """Forget the request."""
-        if len(self.request.body) > SMALL_BODY:
-            self.curl.setopt(pycurl.POSTFIELDS, b"")
+        """Forget the request, libcurl's copies included: its headers may hold a customer's credentials."""
+        self.curl.unsetopt(pycurl.HTTPHEADER)
+        self.curl.setopt(pycurl.POSTFIELDS, b"")
         if self._fresh:
             self._fresh = False
             self.curl.setopt(pycurl.FRESH_CONNECT, 0)
