@@ -162,3 +162,19 @@ def test_whatever_the_elements_are_each_is_an_event_or_a_problem(objects: list[d
 def test_whatever_the_bytes_are_they_are_a_batch_or_refused(body: bytes) -> None:
     with contextlib.suppress(Refused):
         read_elements(body, LIMIT)
+
+
+values = st.sampled_from([b"12", b"1", b"null", b'"a"', b'"\\ud800"', b'"\\ud801"', b'["\\ud800"]', b'[["\\ud800"],1]'])
+members = st.lists(st.tuples(st.sampled_from([b"payload", b"payl\\u006fad"]), values), min_size=1, max_size=4)
+
+
+@given(st.lists(members, min_size=1, max_size=3), st.booleans())
+def test_of_payloads_that_repeat_the_last_one_is_the_payload(
+    repeated: list[list[tuple[bytes, bytes]]], last: bool
+) -> None:
+    def written(several: list[tuple[bytes, bytes]]) -> bytes:
+        parts = [b'"%b" : %b' % each for each in several]
+        return b"{%b}" % b" ,".join([*parts, b'"type":"a"'] if last else [b'"type":"a"', *parts])
+
+    body = b"[%b]" % b",".join(map(written, repeated))
+    assert payloads(read_elements(body, LIMIT)) == [several[-1][1] for several in repeated]

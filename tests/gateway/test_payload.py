@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gateway.payload import read_type
+from relay.gateway.payload import read_type, without_halves
 from relay.web.problems import ErrorCode, Refused
 
 TAKEN = {
@@ -166,3 +166,14 @@ def test_what_is_accepted_other_readers_accept_too(payload: bytes) -> None:
     except Refused:
         return
     assert isinstance(json.loads(payload.decode()), dict)
+
+
+pieces = st.sampled_from(["\\ud800", "\\uDBff", "\\udc00", "\\uDFFF", "\\\\", "a", "\\n", "\\u0041", "ud800", "é"])
+
+
+@given(st.lists(pieces, max_size=8).map("".join))
+def test_only_halves_that_stand_alone_are_replaced_and_every_byte_keeps_its_place(text: str) -> None:
+    shown = without_halves(f'"{text}"'.encode())
+    assert len(shown) == len(f'"{text}"'.encode())
+    meant = json.loads(f'"{text}"')
+    assert json.loads(shown) == "".join("\uffff" if "\ud800" <= each <= "\udfff" else each for each in meant)

@@ -117,7 +117,7 @@ def _read_value(name: str, value: bytes) -> tuple[str, str]:
 
 def _read_body(body: bytes) -> CloudEvent:
     try:
-        members = decode_json(lenient(_members.decode), body)
+        members = decode_json(_decode, body)
     except msgspec.ValidationError:
         raise _malformed("its body is a JSON object") from None
     data, base64 = members.pop("data", None), members.pop("data_base64", None)
@@ -133,7 +133,7 @@ def _read_body(body: bytes) -> CloudEvent:
     return _checked(attributes)
 
 
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_decode = lenient(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
 
 
 def _read_member(name: str, member: msgspec.Raw) -> str | None:

@@ -14,7 +14,7 @@ import msgspec
 
 from relay.domain.idempotency import MAX_KEY_CHARACTERS, InvalidKey, check_key
 from relay.domain.routing import InvalidEventType, check_event_type
-from relay.gateway.payload import lenient, without_halves
+from relay.gateway.payload import lenient
 from relay.web.json_bodies import decode_json
 from relay.web.problems import ErrorCode, Problem, refuse
 
@@ -50,6 +50,9 @@ class _Members(msgspec.Struct, forbid_unknown_fields=True):
 _array = lenient(msgspec.json.Decoder(list[msgspec.Raw]).decode)
 _members = msgspec.json.Decoder(_Members)
 
+_SHOWN = rb"\uffff"
+"""What the decoder is shown for halves of surrogate pairs. Texts of type or name never have it."""
+
 # Numbers stay text: some are longer than Python wants to convert.
 _scanner = JSONDecoder(parse_int=str, parse_float=str, strict=False)
 
@@ -70,8 +73,7 @@ def read_elements(body: bytes, max_payload_bytes: int) -> list[Element | Problem
             limit_events=MOST_EVENTS,
         )
     elements = [_read(each, max_payload_bytes) for each in raw]
-    if b"\\u" in body and without_halves(body) != body:
-        # What was read is not what came: the slices are where they were, so they are taken once more.
+    if b"\\ud" in body or b"\\uD" in body:
         _restore(elements, raw, body)
     return elements
 
@@ -114,14 +116,19 @@ def _told(fault: str) -> Problem:
 
 
 def _restore(elements: list[Element | Problem], raw: Sequence[msgspec.Raw], body: bytes) -> None:
-    """Give each element the payload that stands in the body, where the decoder was shown other characters."""
-    for place, text in enumerate(_slices(raw, body)):
+    """Give each element the payload that stands in the body, where the decoder was shown other characters.
+
+    They took as many bytes, so what was read stands in the body where it stood in what was shown.
+    """
+    for place, (each, came) in enumerate(zip(raw, _slices(raw, body), strict=True)):
         element = elements[place]
-        if isinstance(element, Element) and text != bytes(raw[place]):
+        if isinstance(element, Element) and _SHOWN in element.payload and (shown := bytes(each)) != came:
             try:
-                elements[place] = element._replace(payload=_payload_of(text))
+                at = _place_of(element.payload, shown)
             except RecursionError:
                 elements[place] = _TOO_DEEP
+            else:
+                elements[place] = element._replace(payload=came[at : at + len(element.payload)])
 
 
 def _slices(raw: Sequence[msgspec.Raw], body: bytes) -> Iterator[bytes]:
@@ -134,20 +141,25 @@ def _slices(raw: Sequence[msgspec.Raw], body: bytes) -> Iterator[bytes]:
         at += len(each)
 
 
-def _payload_of(element: bytes) -> bytes:
-    """The bytes of the last member `payload` of an object, which is known to be JSON."""
+def _place_of(payload: bytes, element: bytes) -> int:
+    """Where the payload stands, which is the last member of that name: both are known to be JSON.
+
+    It is no number, so no other value begins with all of its bytes. Only other members are read, and those are short
+    but for an earlier `payload`.
+    """
     # Latin-1 gives each byte a character, so places in the text are places in the bytes.
     text = element.decode("latin-1")
-    found = ""
+    found = 0
     at = _next(text, 1)
     while text[at] != "}":
         name, at = _scanner.raw_decode(text, at)
         at = _next(text, at)
-        _, end = _scanner.raw_decode(text, at)
-        if name == "payload":
-            found = text[at:end]
+        if name == "payload" and element.startswith(payload, at):
+            found, end = at, at + len(payload)
+        else:
+            _, end = _scanner.raw_decode(text, at)
         at = _next(text, end)
-    return found.encode("latin-1")
+    return found
 
 
 def _next(text: str, at: int) -> int:
