@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator
 from ipaddress import ip_address
 
+from relay.app import interfaces
 from relay.domain.egress import Address, EgressPolicy
 from relay.settings import Bind, Settings
 
@@ -26,9 +27,11 @@ def policy_of(settings: Settings) -> EgressPolicy:
 
 
 def _own_addresses(*binds: Bind) -> Iterator[Address]:
-    """The addresses that Relay listens on, as far as this machine knows them: a relay that sends to itself is a loop.
+    """The addresses that Relay listens on, as far as this machine knows them: a relay that sends to itself is a loop,
+    and its API may trust whoever comes from here.
 
-    Loopback is left out, since it is refused for what it is.
+    Loopback is left out, since it is refused for what it is. An address that a router or a balancer translates to one
+    of this machine's is not known here.
     """
     for bind in binds:
         try:
@@ -37,7 +40,7 @@ def _own_addresses(*binds: Bind) -> Iterator[Address]:
             yield from _addresses_of(bind.host)
         else:
             if bound.is_unspecified:
-                yield from _addresses_of(socket.gethostname())
+                yield from interfaces.addresses()
             elif not bound.is_loopback:
                 yield bound
 
