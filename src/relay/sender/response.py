@@ -16,6 +16,9 @@ MAX_CHARACTERS = 8 * 1024
 _STATUS_LINE = re.compile(rb"HTTP/(?:1\.[01]|2) ([1-9])\d\d[ \r\n]")
 """What a status line begins with (RFC 9112, 4), in HTTP/2 as libcurl makes one up."""
 
+_USUAL = frozenset({b"HTTP/1.1 200 ", b"HTTP/1.1 202 ", b"HTTP/1.1 204 ", b"HTTP/2 200 \r\n"})
+"""How most of them begin, for which the pattern need not be asked."""
+
 _BLANK = (b"\r\n", b"\n")
 
 
@@ -41,6 +44,8 @@ def has_status_line(lines: Sequence[bytes]) -> bool:
 
     libcurl reads three digits, whatever follows, and takes 2000 for 200.
     """
+    if lines and lines[0][:13] in _USUAL:
+        return True
     found = _STATUS_LINE.match(lines[0]) if lines else None
     if found is not None and found[1] == b"1":  # an informational response stands before the one that counts
         found = _STATUS_LINE.match(lines[_head_of_last(lines)])

@@ -177,12 +177,16 @@ class HttpSender(Generic[Token]):
         try:
             step(transfer, now)
         except Exception as fault:  # noqa: BLE001 - every request comes back, whatever breaks
-            self._on_fault("a request could not go on", fault)
-            if transfer.turn == turn and transfer.curl in self._live:
-                # Nothing is asked of the transfer or of libcurl for these facts: it may be they that broke.
-                sent = transfer.has_left or transfer.on_wire_at is not None
-                error = ErrorClass.CUT_SHORT if sent else ErrorClass.LOCAL
-                self._end(transfer, SendFacts(error_class=error, detail="the request could not go on"))
+            self._broke(transfer, turn, fault)
+
+    def _broke(self, transfer: Transfer[Token], turn: int, fault: Exception) -> None:
+        """End the request that a transfer had in that `turn`, if it did not end before the bug showed."""
+        self._on_fault("a request could not go on", fault)
+        if transfer.turn == turn and transfer.curl in self._live:
+            # Nothing is asked of the transfer or of libcurl for these facts: it may be they that broke.
+            sent = transfer.has_left or transfer.on_wire_at is not None
+            error = ErrorClass.CUT_SHORT if sent else ErrorClass.LOCAL
+            self._end(transfer, SendFacts(error_class=error, detail="the request could not go on"))
 
     def _make_transfer(self) -> Transfer[Token]:
         transfer: Transfer[Token] = Transfer(self._setting)
@@ -253,11 +257,16 @@ class HttpSender(Generic[Token]):
         now = self._clock()
         for curl, code, text in finished:
             transfer = self._live.get(curl)
-            if transfer is not None:  # else a bug has ended it before libcurl did
-                self._guarded(transfer, partial(self._conclude, code, text), now)
+            if transfer is None:
+                continue  # a bug has ended it before libcurl did
+            turn = transfer.turn
+            try:
+                self._conclude(transfer, code, text, now)
+            except Exception as fault:  # noqa: BLE001 - one request's bug must not keep the others' facts
+                self._broke(transfer, turn, fault)
         self._launch_waiting(now)
 
-    def _conclude(self, code: int, text: str, transfer: Transfer[Token], now: float) -> None:
+    def _conclude(self, transfer: Transfer[Token], code: int, text: str, now: float) -> None:
         """End a transfer that libcurl has finished, or repeat it."""
         if code and transfer.died_with_its_connection(code):
             self._try_again(transfer, now)

@@ -173,7 +173,7 @@ class Transfer(Generic[Token]):
     def facts(self, code: int, text: str, now: float) -> SendFacts:
         """What came of it, by libcurl's error code (0 for none) and text."""
         if not code:
-            if response.has_two_lengths(self._head) or not response.has_status_line(self._head):
+            if response.has_two_lengths(self._head):
                 self._spoil()
             return self._answered(None, "", now)
         if code == pycurl.E_WRITE_ERROR and self._body_seen > self._setting.limits.response_cap_bytes:
@@ -320,6 +320,7 @@ class Transfer(Generic[Token]):
             error = self._owned(error)
         elif not response.has_status_line(self._head):
             status, error, detail = None, ErrorClass.PROTOCOL, "the status line of the response cannot be read"
+            self._spoil()
         # Nobody asks for the headers of a success, and reading them costs a tenth of what sending does.
         headers = () if status is None or status < 300 else response.read_headers(self._head)
         return SendFacts(status, error, headers, self._snippet, detail, self._phases(now))
