@@ -130,9 +130,31 @@ def test_a_base_address_has_nothing_that_a_path_could_not_follow(text: str) -> N
     assert is_refused(kinds.BASE_URL, text)
 
 
-@pytest.mark.parametrize("text", ["mysql://db/relay", "db/relay", "host=db password=x", "postgresql://db/a b"])
-def test_a_database_is_named_by_a_url(text: str) -> None:
+@pytest.mark.parametrize("text", [
+        "mysql://db/relay", "db/relay", "host=db password=x", "postgresql://db/a b", "postgresql://u:p@db:s3cr/relay",
+        "postgresql://u:s3#cr@db/relay", "postgresql://u:s3/cr@db/relay", "postgresql://u:5?cr@db/relay",
+        "postgresql://u:s3@cr@db/relay", "postgresql://db:99999/relay", "postgresql://db:0/relay",
+        "postgresql://[::1/relay", "postgresql://::1]/relay", "postgresql://[::x]:5432/relay", "postgresql://[::1]x/relay",
+        "postgresql://h1,,h2/relay", "postgresql://db/relay?port=x", "postgresql://h1,h2,h3/relay?port=1,2",
+        "postgresql://db/relay?sslmode=maybe", "postgresql://db/relay?target_session_attrs=any-old", "postgresql://db/?x",
+        "postgresql://d b/relay", "postgresql://d%zz/relay",
+    ],
+)  # fmt: skip
+def test_a_database_is_named_by_a_url_that_can_be_read(text: str) -> None:
     assert is_refused(kinds.DATABASE_URL, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://relay@db/relay", "postgres://relay:a%40b%2Fc@db:6432/relay", "postgresql:///relay",
+        "postgresql://h1:5432,h2/relay?target_session_attrs=read-write", "postgresql://[::1]:5432,[fd00::2]/relay",
+        "postgresql://u:p@/relay?host=/var/run/postgresql&port=5433", "postgresql://%2Fvar%2Frun/relay",
+        "postgresql://h1,h2/relay?port=1,2&sslmode=verify-full", "postgresql://db_1/relay?password=a@b",
+    ],
+)  # fmt: skip
+def test_a_database_may_be_named_in_all_the_ways_of_the_driver(text: str) -> None:
+    assert kinds.DATABASE_URL.parse(text).expose() == text
 
 
 @pytest.mark.parametrize("text", ["short", "A" * 44, "A" * 43 + "==", "A" * 43 + "=" + "A" * 43 + "=", ","])

@@ -1,6 +1,8 @@
 """Claims about reading the environment: what is taken, what is refused, and in which words."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relay.domain.backoff import RetryPolicy
 from relay.domain.secret import Secret
@@ -35,6 +37,35 @@ def test_variables_of_other_programs_are_left_alone() -> None:
 def test_every_fault_is_reported_at_once() -> None:
     wrong = faults({"RELAY_WORKERS": "many", "RELAY_BNID": "x", "RELAY_LEASE_SECS": "12", "RELAY_RETRY_JITTER": "1.5"})
     assert set(wrong) == {"RELAY_WORKERS", "RELAY_BNID", "RELAY_LEASE_SECS", "RELAY_RETRY_JITTER"}
+
+
+def told(environ: dict[str, str]) -> str:
+    """What is said of an environment, nothing if it is taken."""
+    try:
+        read(environ)
+    except SettingsError as fault:
+        return str(fault)
+    return ""
+
+
+URLS = [row.name for row in rows() if row.name.endswith(("_URL", "_ENDPOINT")) or row.name == "RELAY_URL"]
+
+
+@given(
+    st.sampled_from(URLS),
+    st.sampled_from(["http", "postgresql", "redis", "ftp", ""]),
+    st.text("abc019@:/?#[]%&=, \\'\"", max_size=6),
+    st.sampled_from(["@host:1/x", "@host:x/", "@[::1/", "@", ""]),
+)
+def test_no_fault_shows_what_may_be_a_password(name: str, scheme: str, around: str, rest: str) -> None:
+    said = told({name: f"{scheme}://user:hunter2{around}hunter2{rest}?api_key=hunter2"})
+    assert "hunter2" not in said
+    assert not said or name in said
+
+
+@given(st.sampled_from([row.name for row in rows()]))
+def test_no_fault_shows_a_url_that_was_meant_for_another_setting(name: str) -> None:
+    assert "hunter2" not in told({name: "postgresql://user:hunter2@host:x/"})
 
 
 def test_the_error_has_one_line_for_each_fault() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -58,6 +59,13 @@ async def test_a_server_that_is_not_there_is_unavailable() -> None:
 async def test_a_database_that_does_not_exist_is_told_as_that(database_dsn: str) -> None:
     with pytest.raises(NoSuchDatabase, match=r'database "relay_nowhere_.*" does not exist'):
         await Database.connect(database_dsn.replace("/relay_test_", "/relay_nowhere_"), name="t", size=1)
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://u:s3cr@db:s3cr/x", "postgresql://u:s3cr@[::s3cr/x"])
+async def test_an_address_that_the_driver_cannot_read_is_not_quoted(dsn: str) -> None:
+    with pytest.raises(StoreUnavailable) as fault:
+        await Database.connect(dsn, name="t", size=1)
+    assert "s3cr" not in "".join(traceback.format_exception(fault.value))
 
 
 async def test_a_password_that_is_wrong_is_told_as_that(database_dsn: str, database_server: Server) -> None:

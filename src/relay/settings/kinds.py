@@ -15,7 +15,7 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Generic, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from relay.domain.secret import Secret
 
@@ -29,6 +29,7 @@ STARS = "***"
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
+_DATABASE_HOST = re.compile(r"[A-Za-z0-9_.-]+")
 _FERNET_KEY = re.compile(r"[A-Za-z0-9_-]{43}=")
 _SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&]*(?:password|secret|token|key)[^=&]*=)[^&]*")
 _PASSWORD = re.compile(r"(?s)^([^:/?#]+://[^:/?#]*:).*(?=@)")
@@ -37,12 +38,14 @@ _PASSWORD = re.compile(r"(?s)^([^:/?#]+://[^:/?#]*:).*(?=@)")
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
     """One form of setting. `wants` completes the sentence "must be …"; `secret` values are shown by `show`
-    alone."""
+    alone. A text that is refused is quoted only where it is `quotable`: a secret may stand in it by mistake.
+    """
 
     wants: str
     parse: Callable[[str], T]
     show: Callable[[T], str] = str
     secret: bool = False
+    quotable: bool = True
 
 
 class LogFormat(StrEnum):
@@ -185,10 +188,23 @@ def _path(text: str) -> Path:
 PATH: Kind[Path] = Kind("a path", _path)
 
 
-def _url(text: str, schemes: tuple[str, ...]) -> str:
+_ENCODED = "with valid hosts and ports, and anything special in its password percent-encoded (@ as %40, / as %2F)"
+
+
+def _parted(text: str, schemes: tuple[str, ...]) -> SplitResult:
+    """The parts of a url. Where an `@` stands that ends no credentials, a password was cut in two."""
+    if re.search(r"[\s\x00-\x1f\x7f\\]", text):
+        raise ValueError
     parts = urlsplit(text)
+    if parts.scheme not in schemes or parts.netloc.count("@") > 1 or "@" in parts.path or parts.fragment:
+        raise ValueError
+    return parts
+
+
+def _url(text: str, schemes: tuple[str, ...]) -> str:
+    parts = _parted(text, schemes)
     _ = parts.port
-    if parts.scheme not in schemes or not parts.hostname or re.search(r"[\s\x00-\x1f\\]", text):
+    if not parts.hostname:
         raise ValueError
     return text
 
@@ -200,7 +216,9 @@ def _base_url(text: str) -> str:
     return text.rstrip("/")
 
 
-BASE_URL: Kind[str] = Kind("an http:// or https:// url without credentials, query or fragment", _base_url)
+BASE_URL: Kind[str] = Kind(
+    "an http:// or https:// url without credentials, query or fragment", _base_url, quotable=False
+)
 
 
 def mask(url: str) -> str:
@@ -208,18 +226,56 @@ def mask(url: str) -> str:
     return _SECRET_PARAMETER.sub(rf"\1{STARS}", _PASSWORD.sub(rf"\1{STARS}", url))
 
 
+_SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
+_SESSIONS = frozenset({"any", "primary", "standby", "prefer-standby", "read-write", "read-only"})
+
+
 def _database_url(text: str) -> Secret:
-    """Several hosts may stand in one url (`host1:5432,host2:5432`), which is why no single port is looked
-    at."""
-    if not re.match(r"postgres(ql)?://", text) or re.search(r"[\s\x00-\x1f]", text):
+    """One host or several (`host1:5432,host2:5432`), in the url or as its parameters, as the driver reads them.
+
+    Everything that the driver would stumble over is found here: its own words may quote what it took for a port.
+    """
+    parts = _parted(text, ("postgresql", "postgres"))
+    hosts = parts.netloc.rpartition("@")[2]
+    given = parse_qs(parts.query, strict_parsing=True, errors="strict") if parts.query else {}
+    asked = {name: values[-1] for name, values in given.items()}
+    ports = [port for port in asked.get("port", "").split(",") if port]
+    names = hosts or asked.get("host", "")
+    for host in names.split(",") if names else []:
+        _database_host(unquote(host, errors="strict"))
+    for port in ports:
+        _bounded(port, _WHOLE, 1, 65535)
+    if len(ports) > 1 and len(ports) != len(names.split(",")):
+        raise ValueError
+    if asked.get("sslmode", "prefer") not in _SSL_MODES or asked.get("target_session_attrs", "any") not in _SESSIONS:
         raise ValueError
     return Secret(text)
 
 
-DATABASE_URL: Kind[Secret] = Kind("a postgresql:// url", _database_url, lambda value: mask(value.expose()), secret=True)
+def _database_host(text: str) -> None:
+    """A folder of a socket, or a host with or without its port."""
+    if text.startswith("/"):
+        return
+    if text.startswith("["):
+        literal, bracket, port = text[1:].partition("]")
+        IPv6Address(literal)
+        if not bracket or (port and not port.startswith(":")):
+            raise ValueError
+        port = port[1:]
+    else:
+        name, _, port = text.partition(":")
+        if not _DATABASE_HOST.fullmatch(name):
+            raise ValueError
+    if port:
+        _bounded(port, _WHOLE, 1, 65535)
+
+
+DATABASE_URL: Kind[Secret] = Kind(
+    f"a postgresql:// url, {_ENCODED}", _database_url, lambda value: mask(value.expose()), secret=True
+)
 
 BROKER_URL: Kind[Secret] = Kind(
-    "a redis:// or rediss:// url",
+    f"a redis:// or rediss:// url, {_ENCODED}",
     lambda text: Secret(_url(text, ("redis", "rediss"))),
     lambda value: mask(value.expose()),
     secret=True,

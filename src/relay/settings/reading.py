@@ -204,6 +204,6 @@ def _unknown(name: str) -> Fault:
 
 
 def _malformed(row: Row, text: str) -> Fault:
-    if row.kind.secret:
+    if row.kind.secret or not row.kind.quotable or "@" in text:
         return Fault(row.name, f"must be {row.kind.wants}; its value is not shown here")
     return Fault(row.name, f"is {text!r}: it must be {row.kind.wants}")

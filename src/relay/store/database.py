@@ -69,7 +69,7 @@ class Database:
         settings = {**_SESSION, "application_name": name, "statement_timeout": str(math.ceil(within * 1000))}
         if lazy_commits:
             settings["synchronous_commit"] = "off"
-        with faults.translated():
+        with faults.translated(), _readable_address():
             pool = await asyncpg.create_pool(
                 dsn,
                 min_size=0,  # the driver would keep up a floor by itself, with a traceback for each failure
@@ -81,8 +81,9 @@ class Database:
             )
         database = cls(pool, within)
         try:
-            async with database.connection():
-                pass
+            with _readable_address():
+                async with database.connection():
+                    pass
         except BaseException:
             pool.terminate()
             raise
@@ -147,6 +148,15 @@ async def transaction(connection: Connection, *, one_moment: bool = False) -> As
             await work.rollback()
         raise
     await work.commit()
+
+
+@contextmanager
+def _readable_address() -> Iterator[None]:
+    """What the driver says of an address that it cannot read may quote a piece of the password."""
+    try:
+        yield
+    except (ValueError, IndexError):
+        raise faults.StoreUnavailable("the address of the database cannot be read") from None
 
 
 @contextmanager
