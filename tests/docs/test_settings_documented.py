@@ -2,8 +2,9 @@
 
 import re
 
-from relay.settings import rows
+from relay.settings import Force, rows
 from tests.docs.generated import COMMAND, SETTINGS
+from tests.docs.tree import SOURCE
 
 
 def test_the_reference_of_settings_is_what_the_table_gives() -> None:
@@ -16,3 +17,19 @@ def test_every_setting_is_documented_once() -> None:
 
 def test_every_setting_is_explained_in_a_sentence() -> None:
     assert [row.name for row in rows() if not re.fullmatch(r"[A-Z].{10,}\.", row.about)] == []
+
+
+def test_what_is_called_in_force_is_read_and_what_is_not_is_not() -> None:
+    """Whether the rooms above settings read a setting, where `retry_...` are read together as `retry`."""
+    texts = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py") if path.parent != SOURCE / "settings"]
+    read = set(re.findall(r"\bsettings\.(\w+)", " ".join(texts)))
+    if "retry" in read:
+        read |= {row.field for row in rows() if row.field.startswith("retry_")}
+    assert {row.field for row in rows() if row.force is Force.IN_FORCE} - read == set()
+    assert {row.field for row in rows() if row.force is not Force.IN_FORCE} & read == set()
+
+
+def test_what_is_not_in_force_says_so() -> None:
+    lines = {row.name: line for row in rows() for line in SETTINGS.written().splitlines() if f"`{row.name}` |" in line}
+    told = {name for name, line in lines.items() if "*Not in force yet" in line}
+    assert told == {row.name for row in rows() if row.force is not Force.IN_FORCE}

@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 
 from relay.domain.backoff import RetryPolicy
 from relay.domain.secret import Secret
-from relay.settings import LogFormat, Origin, Settings, SettingsError, check_database, read, rows
+from relay.settings import (
+    LogFormat,
+    Origin,
+    Settings,
+    SettingsError,
+    check_database,
+    check_promises,
+    read,
+    rows,
+    without_effect,
+)
 
 KEY = "A" * 43 + "="
 
@@ -37,6 +47,20 @@ def test_variables_of_other_programs_are_left_alone() -> None:
 def test_every_fault_is_reported_at_once() -> None:
     wrong = faults({"RELAY_WORKERS": "many", "RELAY_BNID": "x", "RELAY_LEASE_SECS": "12", "RELAY_RETRY_JITTER": "1.5"})
     assert set(wrong) == {"RELAY_WORKERS", "RELAY_BNID", "RELAY_LEASE_SECS", "RELAY_RETRY_JITTER"}
+
+
+def test_what_is_asked_for_and_not_there_yet_is_refused_by_name() -> None:
+    check_promises(read({"RELAY_JOURNAL_QUORUM": "1", "RELAY_TRUSTED_PROXIES": " "}))
+    asked = read({"RELAY_JOURNAL_QUORUM": "2", "RELAY_BROKER_URL": "redis://cache"})
+    with pytest.raises(SettingsError) as refused:
+        check_promises(asked)
+    assert [fault.name for fault in refused.value.faults] == ["RELAY_JOURNAL_QUORUM", "RELAY_BROKER_URL"]
+
+
+def test_what_changes_nothing_yet_is_known_by_name() -> None:
+    assert without_effect(read({"RELAY_BREAKER": "true", "RELAY_WORKERS": "2"})) == ()
+    asked = {"RELAY_BREAKER": "false", "RELAY_RETAIN_DEAD_DAYS": "7"}
+    assert set(without_effect(read(asked))) == set(asked)
 
 
 def told(environ: dict[str, str]) -> str:

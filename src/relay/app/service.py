@@ -14,28 +14,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from relay.app.crew import Crew, Duty, Notice
-from relay.app.faults import CannotRun
 from relay.app.installation import find
 from relay.app.listening import address_of, listen, refuse_open_address, url_of
 from relay.app.roles import Role, bounds
 from relay.metrics import prepare
-from relay.settings import Settings
-
-_UNBUILT: tuple[tuple[str, Callable[[Settings], bool]], ...] = (
-    ("RELAY_JOURNAL_QUORUM above 1", lambda settings: settings.journal_quorum > 1),
-    ("RELAY_BROKER_URL", lambda settings: settings.broker_url is not None),
-    ("RELAY_TLS_CLIENT_CA", lambda settings: settings.tls_client_ca is not None),
-    ("RELAY_TRUSTED_PROXIES", lambda settings: bool(settings.trusted_proxies)),
-    ("RELAY_OTLP_ENDPOINT", lambda settings: settings.otlp_endpoint is not None),
-)
-"""Settings whose promise this version does not keep. Each leaves the table with the change that keeps it."""
+from relay.settings import Settings, check_promises, without_effect
 
 
-def refuse_unbuilt(settings: Settings) -> None:
-    """A promise that is silently not kept is worse than none. Raises `CannotRun`."""
-    asked = [name for name, is_asked in _UNBUILT if is_asked(settings)]
-    if asked:
-        raise CannotRun(f"this version of Relay does not have {', '.join(asked)}: unset what is named")
+def look_at(settings: Settings, notice: Notice) -> None:
+    """Refuse settings whose promise is not kept yet, and tell of those that change nothing. Raises `SettingsError`."""
+    check_promises(settings)
+    idle = without_effect(settings)
+    if idle:
+        notice(f"not in force yet, so of no effect: {', '.join(idle)}")
 
 
 def socket_of(role: Role, settings: Settings) -> socket.socket:
@@ -84,7 +75,7 @@ async def run_service(
     hurry: asyncio.Event,
 ) -> None:
     """Run a gateway or a dispatcher until cancelled. `started` is told its url. Raises `CannotRun`, `SettingsError`."""
-    refuse_unbuilt(settings)
+    look_at(settings, notice)
     find(settings)
     listener = socket_of(role, settings)
     url = url_of(address_of(listener), scheme_of(role, settings))

@@ -20,7 +20,7 @@ from relay.app.listening import address_of, url_of
 from relay.app.local_database import Say, local_database
 from relay.app.migration import migrate_database
 from relay.app.roles import Role
-from relay.app.service import crew_of, refuse_unbuilt, scheme_of, socket_of
+from relay.app.service import crew_of, look_at, scheme_of, socket_of
 from relay.settings import Settings
 
 
@@ -54,7 +54,7 @@ async def everything(
 
     `say` is told what is being done, `notice` what went wrong and is being mended.
     """
-    refuse_unbuilt(settings)
+    look_at(settings, notice)
     roles = [Role.DISPATCHER, Role.GATEWAY]
     if receiver:
         roles.insert(0, Role.RECEIVER)

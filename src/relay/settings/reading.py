@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from relay.settings import kinds
-from relay.settings.table import DAY, Origin, Row, Settings, rows, variable
+from relay.settings.table import DAY, Force, Origin, Row, Settings, rows, variable
 
 LEASE_MARGIN_SECS = 5.0
 """By how much a lease outlives the longest attempt made under it."""
@@ -185,6 +185,25 @@ def check_database(settings: Settings) -> None:
         raise SettingsError(
             (Fault("RELAY_SECRET_KEYS", "is required with DATABASE_URL: `relay secret-key` prints one"),)
         )
+
+
+def check_promises(settings: Settings) -> None:
+    """For commands that run a service: what is asked for must be there. Raises `SettingsError`."""
+    asked = [row for row in rows() if row.force is Force.REFUSED and _is_asked(settings, row)]
+    if asked:
+        raise SettingsError(
+            tuple(Fault(row.name, "asks for what this version of Relay does not have yet: unset it") for row in asked)
+        )
+
+
+def without_effect(settings: Settings) -> tuple[str, ...]:
+    """The settings that somebody gave a value of their own and that nothing reads yet."""
+    return tuple(row.name for row in rows() if row.force is Force.NOT_YET and _is_asked(settings, row))
+
+
+def _is_asked(settings: Settings, row: Row) -> bool:
+    usual = None if row.default is None else row.kind.parse(row.default)
+    return bool(getattr(settings, row.field) != usual)
 
 
 def _set(texts: Mapping[str, str]) -> dict[str, str]:

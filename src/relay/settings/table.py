@@ -38,6 +38,17 @@ class Origin(StrEnum):
     COMMAND_LINE = "command line"
 
 
+class Force(StrEnum):
+    """Whether this version does what a setting says."""
+
+    IN_FORCE = "in force"
+    NOT_YET = "not in force yet"
+    """Nothing reads it yet; whoever sets it is warned."""
+
+    REFUSED = "not in force yet, refused when set"
+    """Its promise is not kept yet, and a promise that is silently not kept is worse than none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One setting. `default` is text as the environment would hold it, None for "unset"; `unset` says what
@@ -54,9 +65,12 @@ class Row:
     private_default: str | None
     unset: str
     about: str
+    force: Force
 
 
-def _field(kind: Kind[Any], default: str | None, private_default: str | None, unset: str, about: str) -> object:
+def _field(
+    kind: Kind[Any], default: str | None, private_default: str | None, unset: str, about: str, force: Force
+) -> object:
     return field(
         metadata={
             "kind": kind,
@@ -64,18 +78,21 @@ def _field(kind: Kind[Any], default: str | None, private_default: str | None, un
             "private_default": private_default,
             "unset": unset,
             "about": about,
+            "force": force,
         }
     )
 
 
-def setting(kind: Kind[T], default: str, about: str, *, when_private: str | None = None) -> T:
+def setting(
+    kind: Kind[T], default: str, about: str, *, when_private: str | None = None, force: Force = Force.IN_FORCE
+) -> T:
     """A setting that always has a value."""
-    return cast("T", _field(kind, default, when_private, "", about))
+    return cast("T", _field(kind, default, when_private, "", about, force))
 
 
-def optional(kind: Kind[T], unset: str, about: str) -> T | None:
+def optional(kind: Kind[T], unset: str, about: str, *, force: Force = Force.IN_FORCE) -> T | None:
     """A setting that may be absent; `unset` says what happens then."""
-    return cast("T | None", _field(kind, None, None, unset, about))
+    return cast("T | None", _field(kind, None, None, unset, about, force))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +130,13 @@ class Settings:
     tls_cert: Path | None = optional(kinds.PATH, "plain HTTP", "Certificate chain of the gateway, PEM.")
     tls_key: Path | None = optional(kinds.PATH, "plain HTTP", "Private key of that certificate, PEM.")
     tls_client_ca: Path | None = optional(
-        kinds.PATH, "no client certificates", "Authorities whose client certificates name a source, PEM."
+        kinds.PATH,
+        "no client certificates",
+        "Authorities whose client certificates name a source, PEM.",
+        force=Force.REFUSED,
     )
     trusted_proxies: tuple[Network, ...] = setting(
-        kinds.NETWORKS, "", "Proxies whose forwarded address and certificate headers are believed."
+        kinds.NETWORKS, "", "Proxies whose forwarded address and certificate headers are believed.", force=Force.REFUSED
     )
 
     max_payload_bytes: int = setting(
@@ -131,10 +151,11 @@ class Settings:
     journal_quorum: int = setting(
         kinds.whole(1, 9),
         "1",
-        "Servers that must hold an event before its 202, the primary included (`relay up --replicas 3`: 2).",
+        "Servers that must hold an event before its 202, the primary included.",
+        force=Force.REFUSED,
     )
     journal_timeout_ms: int = setting(
-        kinds.whole(10, 60_000), "250", "How long an event may wait for its quorum before 503."
+        kinds.whole(10, 60_000), "250", "How long an event may wait for its quorum before 503.", force=Force.NOT_YET
     )
     ready_late_secs: float = setting(
         kinds.decimal(1, DAY), "60", "How late the oldest due delivery may be before `/readyz` says no."
@@ -189,16 +210,23 @@ class Settings:
         "How long after a generation's first attempt retries are made.",
     )
     retry_jitter: float = setting(kinds.decimal(0, 1), "0.2", "Share of a delay that chance adds or takes away.")
-    breaker: bool = setting(kinds.BOOLEAN, "true", "Whether an endpoint that fails repeatedly is left alone.")
-    breaker_threshold: int = setting(kinds.whole(1, 1000), "5", "Consecutive failures that open a breaker.")
-    breaker_cooldown_secs: float = setting(
-        kinds.decimal(0.05, DAY), "30", "First wait before a probe; it doubles per trip."
+    breaker: bool = setting(
+        kinds.BOOLEAN, "true", "Whether an endpoint that fails repeatedly is left alone.", force=Force.NOT_YET
     )
-    breaker_max_cooldown_secs: float = setting(kinds.decimal(0.05, DAY), "300", "Longest wait before a probe.")
+    breaker_threshold: int = setting(
+        kinds.whole(1, 1000), "5", "Consecutive failures that open a breaker.", force=Force.NOT_YET
+    )
+    breaker_cooldown_secs: float = setting(
+        kinds.decimal(0.05, DAY), "30", "First wait before a probe; it doubles per trip.", force=Force.NOT_YET
+    )
+    breaker_max_cooldown_secs: float = setting(
+        kinds.decimal(0.05, DAY), "300", "Longest wait before a probe.", force=Force.NOT_YET
+    )
     receipt_deadline_secs: float = setting(
         kinds.decimal(1, 7 * DAY),
         "300",
         "How long an explicit ack may take before the delivery is sent again.",
+        force=Force.NOT_YET,
     )
     secret_overlap_secs: float = setting(
         kinds.decimal(0, 90 * DAY), str(DAY), "How long both secrets sign after a rotation."
@@ -208,19 +236,29 @@ class Settings:
         kinds.decimal(0.1, 15), "5", "How often a dispatcher reports; `/readyz` misses it after 30 s."
     )
     retain_delivered_days: int = setting(
-        kinds.whole(1, 3650), "30", "Days that delivered events are kept, with their receipts."
+        kinds.whole(1, 3650), "30", "Days that delivered events are kept, with their receipts.", force=Force.NOT_YET
     )
-    retain_dead_days: int = setting(kinds.whole(1, 3650), "90", "Days that dead letters are kept.")
-    retain_attempts_days: int = setting(kinds.whole(1, 3650), "30", "Days that attempts are kept.")
+    retain_dead_days: int = setting(kinds.whole(1, 3650), "90", "Days that dead letters are kept.", force=Force.NOT_YET)
+    retain_attempts_days: int = setting(kinds.whole(1, 3650), "30", "Days that attempts are kept.", force=Force.NOT_YET)
 
     broker_url: Secret | None = optional(
-        kinds.BROKER_URL, "no broker", "Redis or Valkey 7 or newer that carries the ids of due deliveries."
+        kinds.BROKER_URL,
+        "no broker",
+        "Redis or Valkey 7 or newer that carries the ids of due deliveries.",
+        force=Force.REFUSED,
     )
     broker_sweep_secs: float = setting(
-        kinds.decimal(1, 3600), "15", "After how long a due delivery is announced to the broker again."
+        kinds.decimal(1, 3600),
+        "15",
+        "After how long a due delivery is announced to the broker again.",
+        force=Force.NOT_YET,
     )
-    telegram_url: str = setting(kinds.BASE_URL, "https://api.telegram.org", "Base address of Telegram's Bot API.")
-    discord_url: str = setting(kinds.BASE_URL, "https://discord.com/api", "Base address of Discord's API.")
+    telegram_url: str = setting(
+        kinds.BASE_URL, "https://api.telegram.org", "Base address of Telegram's Bot API.", force=Force.NOT_YET
+    )
+    discord_url: str = setting(
+        kinds.BASE_URL, "https://discord.com/api", "Base address of Discord's API.", force=Force.NOT_YET
+    )
 
     log_format: LogFormat | None = optional(
         kinds.choice(LogFormat),
@@ -234,7 +272,10 @@ class Settings:
         kinds.whole(1, 100_000), "1000", "Consumers with metric series of their own; the rest share `other`."
     )
     otlp_endpoint: str | None = optional(
-        kinds.BASE_URL, "no traces", "OpenTelemetry collector (OTLP over HTTP) that spans are sent to."
+        kinds.BASE_URL,
+        "no traces",
+        "OpenTelemetry collector (OTLP over HTTP) that spans are sent to.",
+        force=Force.REFUSED,
     )
 
     url: str = setting(kinds.BASE_URL, "http://127.0.0.1:8080", "Gateway that the client commands talk to.")

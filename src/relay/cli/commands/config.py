@@ -11,7 +11,7 @@ from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
 from relay.cli.rendering import show, table, words
 from relay.cli.streams import Streams
-from relay.settings import Origin, effective
+from relay.settings import Effective, Force, Origin, effective
 
 
 @click.command("config", epilog=example("RELAY_WORKERS=2 relay config"))
@@ -24,13 +24,19 @@ def command(streams: Streams) -> None:
     """
     rows = effective(read_settings())
     if streams.json:
-        streams.document([{"name": row.name, "value": row.value or None, "origin": row.origin} for row in rows])
+        streams.document(
+            [{"name": row.name, "value": row.value or None, "origin": row.origin, "force": row.force} for row in rows]
+        )
         return
     quiet = (Origin.DEFAULT, Origin.FOLLOWS)
     show(
         streams,
         table(
             ("setting", "value", "from"),
-            [(words(row.name), row.value, words(row.origin, "dim" if row.origin in quiet else "bold")) for row in rows],
+            [(words(row.name), row.value, words(_from(row), "dim" if row.origin in quiet else "bold")) for row in rows],
         ),
     )
+
+
+def _from(row: Effective) -> str:
+    return row.origin if row.force is Force.IN_FORCE else f"{row.origin}; {row.force}"
