@@ -21,9 +21,9 @@ from relay.gateway.headers import (
     EVENT_TYPE,
     IDEMPOTENCY_KEY,
     Headers,
-    read_content_type,
     read_context,
     read_hops,
+    read_json_content_type,
 )
 from relay.gateway.route import Route
 from relay.gateway.senders import identify
@@ -108,7 +108,7 @@ class Batch(Route):
 
 def _check_headers(headers: Headers) -> None:
     """Raises `Refused` (`content_type`, `malformed`) where a header is not for a batch."""
-    read_content_type(headers, is_json=True)
+    read_json_content_type(headers)
     if b"cloudevents" in headers[CONTENT_TYPE].lower():
         raise refuse(ErrorCode.CONTENT_TYPE, "a batch is application/json; post each CloudEvent to /v1/events")
     for header, instead in _OF_ONE_EVENT.items():

@@ -15,7 +15,15 @@ import msgspec
 
 from relay.domain import cloudevents
 from relay.domain.cloudevents import CloudEvent, InvalidCloudEvent
-from relay.gateway.headers import CLOUDEVENT, CONTENT_TYPE, EVENT_TYPE, PREFIX, Headers
+from relay.gateway.headers import (
+    CLOUDEVENT,
+    CONTENT_TYPE,
+    EVENT_TYPE,
+    PREFIX,
+    Headers,
+    read_any_content_type,
+    read_json_content_type,
+)
 from relay.gateway.payload import lenient
 from relay.web.json_bodies import decode_json
 from relay.web.problems import ErrorCode, Refused, refuse
@@ -62,6 +70,11 @@ def read_mode(headers: Headers) -> Mode | None:
     if EVENT_TYPE in headers:
         return None
     raise refuse(ErrorCode.CONTENT_TYPE, _NEITHER)
+
+
+def read_cloudevents_content_type(mode: Mode, headers: Headers) -> str:
+    """The payload's content type. Raises `Refused` (`content_type`)."""
+    return read_any_content_type(headers) if mode is Mode.BINARY else read_json_content_type(headers)
 
 
 def read_cloudevent(mode: Mode, headers: Headers, body: bytes) -> Read:

@@ -72,21 +72,34 @@ def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
     return found
 
 
-def read_content_type(headers: Headers, *, is_json: bool = False, is_typed: bool = False) -> str:
+def read_content_type(headers: Headers) -> str:
     """The payload's content type. Raises `Refused` (`content_type`) for what is not taken.
 
-    Without `Relay-Event-Type` the type has to be found in the payload, so only JSON in UTF-8 will do, unless the type
-    stands elsewhere (`is_typed`); `is_json` says that nothing else will do in any case. A content coding is never
-    taken: it would have to travel on with the payload, and nothing says that an endpoint knows it.
+    Without `Relay-Event-Type` the type has to be found in the payload, so only JSON in UTF-8 will do. A content coding
+    is never taken: it would have to travel on with the payload, and nothing says that an endpoint knows it.
     """
-    coding = headers.get(CONTENT_ENCODING)
-    if coding is not None and coding.strip().lower() != b"identity":
-        raise refuse(ErrorCode.CONTENT_TYPE, "send the body as it is, without a Content-Encoding")
+    if EVENT_TYPE in headers:
+        return read_any_content_type(headers)
+    return read_json_content_type(
+        headers, "; or name the event's type in the header Relay-Event-Type and send any content type"
+    )
+
+
+def read_json_content_type(headers: Headers, otherwise: str = "") -> str:
+    """The same where only JSON will do; a refusal ends with `otherwise`."""
+    _refuse_coding(headers)
     value = headers.get(CONTENT_TYPE, b"")
-    if not is_json and (is_typed or EVENT_TYPE in headers):
-        fault = _opaque_fault(value)
-    elif (fault := content_type_fault(value)) is not None and not is_json:
-        fault += "; or name the event's type in the header Relay-Event-Type and send any content type"
+    fault = content_type_fault(value)
+    if fault is not None:
+        raise refuse(ErrorCode.CONTENT_TYPE, fault + otherwise)
+    return value.decode("ascii").strip()
+
+
+def read_any_content_type(headers: Headers) -> str:
+    """The same where the type is known, so that any will do, or none."""
+    _refuse_coding(headers)
+    value = headers.get(CONTENT_TYPE, b"")
+    fault = _opaque_fault(value)
     if fault is not None:
         raise refuse(ErrorCode.CONTENT_TYPE, fault)
     return value.decode("ascii").strip() or OPAQUE
@@ -128,6 +141,12 @@ def read_context(headers: Headers) -> tuple[tuple[str, str], ...]:
     field = f"00-{parent.trace_id}-{parent.parent_id}-{parent.flags:02x}"
     state = _read_tracestate(headers.get(TRACESTATE, b"").decode("latin-1"))
     return (("traceparent", field), ("tracestate", state)) if state else (("traceparent", field),)
+
+
+def _refuse_coding(headers: Headers) -> None:
+    coding = headers.get(CONTENT_ENCODING)
+    if coding is not None and coding.strip().lower() != b"identity":
+        raise refuse(ErrorCode.CONTENT_TYPE, "send the body as it is, without a Content-Encoding")
 
 
 def _opaque_fault(value: bytes) -> str | None:

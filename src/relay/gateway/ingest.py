@@ -10,7 +10,7 @@ from typing import assert_never
 
 from relay.domain.telemetry import IdempotentReplay
 from relay.gateway import answers
-from relay.gateway.cloudevents import Mode, read_cloudevent, read_mode
+from relay.gateway.cloudevents import read_cloudevent, read_cloudevents_content_type, read_mode
 from relay.gateway.headers import Headers, read_content_type, read_context, read_hops, read_key
 from relay.gateway.payload import read_type
 from relay.gateway.route import Route
@@ -31,7 +31,7 @@ class Ingest(Route):
         now = self._ambient.now()
         sender = identify(headers)
         mode = read_mode(headers)
-        content_type = read_content_type(headers, is_json=mode is Mode.STRUCTURED, is_typed=mode is Mode.BINARY)
+        content_type = read_content_type(headers) if mode is None else read_cloudevents_content_type(mode, headers)
         hops = read_hops(headers)
         key = read_key(headers)
         payload = await self._bodies.read(intake)
