@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
+import pytest
 from fastapi.routing import APIRoute
 
 from relay import gateway
+from relay.api import calls
+from relay.api.examples import BODIES
 from relay.web.problems import ERRORS, ErrorCode
+from tests.api.description import DOCUMENT, contents, operations
 from tests.api.world import World
 
 
@@ -19,39 +25,59 @@ async def document(world: World) -> Any:
     return reply.json()
 
 
-def operations(described: Any) -> dict[tuple[str, str], Any]:
-    return {
-        (method.upper(), path): operation
-        for path, methods in described["paths"].items()
-        for method, operation in methods.items()
-    }
-
-
 async def test_the_description_is_openapi_3_1_of_this_version(shared_world: World) -> None:
     described = await document(shared_world)
     assert described["openapi"].startswith("3.1")
     assert described["info"]["version"] == "1.2.3"
 
 
-async def test_every_route_is_described_and_the_ingest_ones_too(shared_world: World) -> None:
+async def test_every_route_is_described_and_every_described_one_is_there(shared_world: World) -> None:
     served = {
         (method, route.path)
         for route in shared_world.api.routes
         if isinstance(route, APIRoute) and route.include_in_schema
         for method in route.methods or ()
     }
-    assert set(operations(await document(shared_world))) == {
-        *served,
-        ("POST", "/v1/events"),
-        ("POST", "/v1/events/batch"),
-    }
+    described = {(each["method"], each["path"]) for each in operations(await document(shared_world)).values()}
+    assert described == served | {("POST", path) for path in shared_world.ingest}
 
 
-async def test_every_error_is_described_as_a_problem_document(shared_world: World) -> None:
-    for operation in operations(await document(shared_world)).values():
-        for status, response in operation["responses"].items():
-            if int(status) >= 400 and "Not ready" not in response["description"]:
-                assert list(response["content"]) == ["application/problem+json"], (operation["operationId"], status)
+@pytest.mark.parametrize("name", operations())
+def test_every_error_is_described_as_a_problem_document(name: str) -> None:
+    for status, response in operations()[name]["responses"].items():
+        if int(status) >= 400 and "Not ready" not in response["description"]:
+            assert list(response["content"]) == ["application/problem+json"], status
+
+
+@pytest.mark.parametrize("name", operations())
+def test_every_call_is_described_in_words(name: str) -> None:
+    operation = operations()[name]
+    assert re.fullmatch(r"[A-Z][a-z].+[^.]", operation["summary"])
+    assert operation["summary"].lower() != name.replace("_", " ")
+    for parameter in operation.get("parameters", ()):
+        assert parameter["schema"].keys() & {"type", "enum", "anyOf"}, parameter["name"]
+        assert parameter.get("description"), parameter["name"]
+    for response in operation["responses"].values():
+        assert response["description"] != "Successful Response"
+
+
+@pytest.mark.parametrize(("name", "which"), [(name, which) for name, which, _ in contents()])
+def test_every_body_and_every_answer_has_an_example_of_its_shape(name: str, which: str) -> None:
+    (said,) = [said for a, b, said in contents() if (a, b) == (name, which)]
+    examples = [each["value"] for each in said["examples"].values()] if "examples" in said else [said["example"]]
+    shape = {**said.get("schema", {}), "components": DOCUMENT["components"]}
+    validator = jsonschema_rs.Draft202012Validator(shape, validate_formats=True)
+    assert [str(fault) for example in examples for fault in validator.iter_errors(example)] == []
+
+
+async def test_the_examples_of_bodies_are_taken(shared_world: World) -> None:
+    endpoint = await shared_world.create()
+    for name, body in BODIES.items():
+        operation = operations()[name]
+        path = operation["path"].replace("{id}", endpoint["id"])
+        reply = await shared_world.send(operation["method"], path, body["application/json"])
+        assert str(reply.status) in operation["responses"], (name, reply)
+        assert reply.status < 300, (name, reply)
 
 
 async def test_the_codes_of_a_problem_are_those_of_the_table(shared_world: World) -> None:
@@ -59,10 +85,10 @@ async def test_the_codes_of_a_problem_are_those_of_the_table(shared_world: World
     assert problem["properties"]["code"]["enum"] == [str(code) for code in ERRORS]
 
 
-async def test_the_ingest_names_every_code_with_which_it_refuses(shared_world: World) -> None:
+def test_the_ingest_names_every_code_with_which_it_refuses() -> None:
     sources = "".join(source.read_text() for source in Path(gateway.__file__).parent.glob("*.py"))
     refused = {str(ErrorCode[name]) for name in re.findall(r"ErrorCode\.([A-Z_]+)", sources)}
-    responses = str(operations(await document(shared_world))["POST", "/v1/events"]["responses"])
+    responses = str(operations()["post_event"]["responses"])
     assert {code for code in refused if f"`{code}`" not in responses} == {"method_not_allowed"}
 
 
@@ -72,8 +98,8 @@ async def test_every_reference_leads_somewhere_and_every_shape_is_referred_to(sh
     assert referred == set(described["components"]["schemas"])
 
 
-async def test_operation_ids_are_unique(shared_world: World) -> None:
-    names = [operation["operationId"] for operation in operations(await document(shared_world)).values()]
+def test_operation_ids_are_unique() -> None:
+    names = [operation["operationId"] for methods in DOCUMENT["paths"].values() for operation in methods.values()]
     assert len(names) == len(set(names))
 
 
@@ -93,9 +119,20 @@ async def test_the_page_shows_every_call_and_every_code(shared_world: World) -> 
         assert f'id="{code}"' in page
 
 
+async def test_the_page_is_for_people(shared_world: World) -> None:
+    page = (await shared_world.get("/docs")).body.decode()
+    assert "`" not in page
+    for operation in operations().values():
+        assert f"<span>{html.escape(operation['summary'])}</span>" in page
+        for parameter in operation.get("parameters", ()):
+            assert f"<td><code>{parameter['name']}</code>" in page
+    for line in re.findall(r"^curl .*$", calls.reference(DOCUMENT), re.MULTILINE):
+        assert f"<pre>{html.escape(line)}</pre>" in page
+
+
 async def test_the_page_needs_nothing_from_elsewhere(shared_world: World) -> None:
     reply = await shared_world.get("/docs")
     assert "default-src 'none'" in reply.headers["content-security-policy"]
     assert "unsafe" not in reply.headers["content-security-policy"]
-    assert not re.search(rb"(?:src|href)=\"(?!/openapi\.json)", reply.body)
+    assert not re.search(rb"(?:src|href)=\"(?!/openapi\.json|#)", reply.body)
     assert b"<script" not in reply.body

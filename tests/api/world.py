@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +69,7 @@ class World:
 
     dsn: str
     app: ASGIApp
+    ingest: Mapping[str, ASGIApp]
     api: FastAPI
     database: Database
     destinations: Destinations
@@ -116,7 +117,7 @@ class World:
         )
         app = by_path(gateway.routes, api)
         try:
-            yield cls(dsn, app, api, database, destinations, queue, health, draining, ear)
+            yield cls(dsn, app, gateway.routes, api, database, destinations, queue, health, draining, ear)
         finally:
             await gateway.drain(5.0)
             await database.close()

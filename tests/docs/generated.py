@@ -9,8 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay import metrics, settings
+from relay import __version__, metrics, settings
+from relay.api import calls
+from relay.api.app import description
 from relay.cli import reference as commands
+from relay.domain import answers_table
 from relay.web import problems
 from tests.docs.tree import ROOT
 
@@ -47,7 +50,9 @@ SETTINGS = Part(ROOT / "docs" / "settings.md", "settings", settings.reference)
 METRICS = Part(ROOT / "docs" / "metrics.md", "metrics", metrics.reference)
 COMMANDS = Part(ROOT / "docs" / "commands.md", "commands", commands.reference)
 ERROR_CODES = Part(ROOT / "docs" / "errors.md", "errors", problems.reference)
-PARTS = (SETTINGS, METRICS, COMMANDS, ERROR_CODES)
+CALLS = Part(ROOT / "docs" / "http-api.md", "calls", lambda: calls.reference(description(__version__)))
+ANSWERS = Part(ROOT / "docs" / "receivers.md", "answers", answers_table.reference)
+PARTS = (SETTINGS, METRICS, COMMANDS, ERROR_CODES, CALLS, ANSWERS)
 
 if __name__ == "__main__":
     for part in PARTS:

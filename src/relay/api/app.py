@@ -42,26 +42,36 @@ UNAVAILABLE = Problem(ErrorCode.DATABASE_UNAVAILABLE, "the database did not answ
 
 
 def create_api(deps: ApiDeps) -> FastAPI:
-    """The application. It serves every path but `/v1/events`, whose route it describes."""
-    app = FastAPI(
-        title="Relay",
-        version=deps.version,
-        description=_DESCRIPTION,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-    )
+    """The application. It serves every path but those of the ingest, whose routes it describes."""
+    app = _routed(deps.version)
     app.state.deps = deps
     app.state.readiness = Readiness(health=deps.health, ambient=deps.ambient, late_seconds=deps.ready_late_seconds)
     app.state.bodies = BodyReader(deps.max_body_bytes)
-    for room in (endpoints, receipts, health, page):
-        # not included as routers: those would answer a wrong method without naming all the right ones
-        app.router.routes.extend(room.router.routes)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _framework_error)
     app.add_exception_handler(StoreUnavailable, _unavailable)
     app.add_middleware(Guard)
     app.openapi = lambda: _description(app)  # type: ignore[method-assign] # the documented way to extend it
+    return app
+
+
+def description(version: str) -> dict[str, Any]:
+    """What `/openapi.json` of that version says."""
+    return documentation.describe(_routed(version))
+
+
+def _routed(version: str) -> FastAPI:
+    app = FastAPI(
+        title="Relay",
+        version=version,
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    for room in (endpoints, receipts, health, page):
+        # not included as routers: those would answer a wrong method without naming all the right ones
+        app.router.routes.extend(room.router.routes)
     return app
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from relay.api.fields import EndpointText, Instant
 from relay.domain.endpoint import AckMode, Endpoint, EndpointState, SignatureProfile, Transport
 from relay.domain.headers import check_custom_headers
 from relay.domain.ids import ENDPOINT, write
@@ -152,7 +153,7 @@ class EndpointChange(BaseModel):
 class EndpointShown(BaseModel):
     """An endpoint."""
 
-    id: str
+    id: EndpointText
     name: str
     url: str
     transport: Transport
@@ -167,9 +168,9 @@ class EndpointShown(BaseModel):
     timeout_seconds: float | None
     state: EndpointState
     state_reason: str | None
-    previous_secret_expires_at: str | None
-    created_at: str
-    updated_at: str
+    previous_secret_expires_at: Instant | None
+    created_at: Instant
+    updated_at: Instant
 
     @classmethod
     def of(cls, endpoint: Endpoint) -> EndpointShown:
@@ -186,9 +187,9 @@ class EndpointCreated(EndpointShown):
 class SecretRotated(BaseModel):
     """The new secret, shown this once. Until the instant given, requests are signed with the old one as well."""
 
-    id: str
+    id: EndpointText
     secret: str
-    previous_secret_expires_at: str | None
+    previous_secret_expires_at: Instant | None
 
 
 class EndpointPage(BaseModel):

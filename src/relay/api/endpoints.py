@@ -7,14 +7,12 @@ and that of its rotation.
 from __future__ import annotations
 
 import logging
-from typing import Annotated
-from uuid import UUID
 
 from fastapi import APIRouter, Depends, Response
 from starlette.background import BackgroundTask
 
 from relay.api.deps import Deps, Tenant
-from relay.api.documentation import problems
+from relay.api.documentation import operation_id
 from relay.api.endpoint_models import (
     EndpointChange,
     EndpointCreated,
@@ -26,7 +24,8 @@ from relay.api.endpoint_models import (
 )
 from relay.api.endpoint_rules import check_profile, read_change, read_new, read_secret
 from relay.api.json_route import JsonRoute
-from relay.api.requests import Cursor, Limit, new_id, no_such, only_parameters, read_id
+from relay.api.problem_documentation import problems
+from relay.api.requests import Cursor, EndpointId, Limit, new_id, no_such, only_known_parameters
 from relay.domain import ids
 from relay.domain.delivery import DeadReason
 from relay.domain.endpoint import Destination, Endpoint, EndpointState
@@ -38,7 +37,12 @@ from relay.store.queue import Queue
 from relay.web import instants, paging
 from relay.web.problems import ErrorCode, FieldFault, Refused, invalid, pointer
 
-router = APIRouter(prefix="/v1/endpoints", tags=["endpoints"], route_class=JsonRoute)
+router = APIRouter(
+    prefix="/v1/endpoints",
+    tags=["endpoints"],
+    route_class=JsonRoute,
+    generate_unique_id_function=operation_id,
+)
 
 LISTING = "endpoints"
 
@@ -57,13 +61,6 @@ _BODY = (
     ErrorCode.INVALID,
     ErrorCode.URL_REFUSED,
 )
-
-
-def _path_id(id: str) -> UUID:  # noqa: A002 - the name that the path and its documentation have
-    return read_id(ids.ENDPOINT, id)
-
-
-EndpointId = Annotated[UUID, Depends(_path_id)]
 
 
 @router.post("", status_code=201, responses=problems(*_BODY))
@@ -86,7 +83,7 @@ async def create_endpoint(wanted: EndpointNew, deps: Deps, tenant: Tenant, respo
     raise AssertionError("the last try returns or raises")
 
 
-@router.get("", responses=_FILTERS, dependencies=[Depends(only_parameters("limit", "cursor"))])
+@router.get("", responses=_FILTERS, dependencies=[Depends(only_known_parameters)])
 async def list_endpoints(
     deps: Deps, tenant: Tenant, limit: Limit = paging.DEFAULT_LIMIT, cursor: Cursor = None
 ) -> EndpointPage:
@@ -105,7 +102,7 @@ async def get_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> E
 
 @router.patch("/{id}", responses=problems(ErrorCode.NOT_FOUND, *_BODY))
 async def change_endpoint(endpoint_id: EndpointId, wanted: EndpointChange, deps: Deps, tenant: Tenant) -> EndpointShown:
-    """Change what is given of an endpoint, and leave the rest as it is."""
+    """Change an endpoint. What is left out stays as it is."""
     change = read_change(deps, wanted)
     endpoint = await deps.endpoints.get(tenant, endpoint_id)
     if endpoint is None:
@@ -135,19 +132,19 @@ async def remove_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -
 
 @router.post("/{id}/pause", responses=_UNKNOWN)
 async def pause_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
-    """Hold its deliveries until it is resumed. New events still match it."""
+    """Pause an endpoint. Its deliveries are held until it is resumed; new events still match it."""
     return _shown(await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.PAUSED))
 
 
 @router.post("/{id}/resume", responses=_UNKNOWN)
 async def resume_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
-    """Let its deliveries go again, whether a person paused it or a 410 disabled it."""
+    """Resume an endpoint. Its deliveries go again, whether a person paused it or a 410 disabled it."""
     return _shown(await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.ACTIVE))
 
 
 @router.post("/{id}/rotate-secret", responses=_UNKNOWN)
 async def rotate_secret(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> SecretRotated:
-    """Make a new secret. Until the old one expires, requests are signed with both."""
+    """Rotate an endpoint's secret. Until the old one expires, requests are signed with both."""
     secret = new_secret(deps.ambient.entropy(SECRET_ENTROPY_BYTES))
     endpoint = await deps.endpoints.rotate_secret(
         tenant,

@@ -6,15 +6,19 @@ these calls answers soon, whatever the database does.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from relay.api.deps import Deps
+from relay.api.documentation import operation_id
 from relay.api.readiness import OK, Readiness
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], generate_unique_id_function=operation_id)
+
+
+_TEXT = {"type": "string"}
 
 
 class Alive(BaseModel):
@@ -32,13 +36,13 @@ class ReadinessShown(BaseModel):
 
 @router.get("/healthz")
 async def healthz() -> Alive:
-    """Whether this process lives. Says nothing about what it depends on."""
+    """Say whether this process lives. Says nothing about what it depends on."""
     return Alive()
 
 
 @router.get("/readyz", responses={503: {"description": "Not ready; `checks` says why.", "model": ReadinessShown}})
 async def readyz(request: Request, deps: Deps, response: Response) -> ReadinessShown:
-    """Whether events are taken and delivered now. The answer is shared by all who ask within a second or a few."""
+    """Say whether events are taken and delivered now. The answer is shared by all who ask within a second or a few."""
     readiness: Readiness = request.app.state.readiness
     checks = dict(await readiness.checks())
     if deps.is_draining():
@@ -48,8 +52,17 @@ async def readyz(request: Request, deps: Deps, response: Response) -> ReadinessS
     return ReadinessShown(ready=ready, checks=checks)
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-async def metrics(deps: Deps, accept: Annotated[str, Header()] = "") -> Response:
-    """The numbers of this gateway and its sibling workers, for Prometheus."""
-    content_type, text = deps.exposition(accept)
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "One line for each series, in the format that `Accept` asks for.",
+            "content": {"text/plain": {"schema": _TEXT}, "application/openmetrics-text": {"schema": _TEXT}},
+        }
+    },
+)
+async def metrics(request: Request, deps: Deps) -> Response:
+    """Show the numbers of this gateway and its sibling workers, for Prometheus."""
+    content_type, text = deps.exposition(request.headers.get("accept", ""))
     return Response(text, headers={"content-type": content_type})

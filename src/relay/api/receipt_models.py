@@ -5,23 +5,30 @@ Owns the fields; what they say is worked out in `receipt_views`. Invariant: none
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
-from relay.domain.delivery import DeadReason, DeliveryStatus
+from relay.api.fields import DeliveryText, EndpointText, Instant, ReceiptText
+from relay.domain.delivery import DeadReason
+from relay.domain.outcome import OutcomeClass
 from relay.domain.receipt import Boundary, ReceiptOutcome, TimelineWhat
+
+Status = Literal["pending", "in_flight", "delivered", "dead"]
+"""What users see of a delivery's status."""
 
 
 class DeliveryShown(BaseModel):
     """An event owed to one endpoint."""
 
-    id: str
-    endpoint_id: str
+    id: DeliveryText
+    endpoint_id: EndpointText
     consumer: str
-    status: DeliveryStatus
+    status: Status
     attempts: int = Field(description="How many were made, over all generations.")
     generation: int
-    acked_at: str | None
-    next_attempt_at: str | None = Field(description="When it is due; null where nothing says when its lane opens.")
+    acked_at: Instant | None
+    next_attempt_at: Instant | None = Field(description="When it is due; null where nothing says when its lane opens.")
     waiting_for: str | None = Field(description="null, `retry`, `ack`, or the gate that is closed.")
     reason: DeadReason | None = Field(description="Why it is a dead letter.")
     boundary: Boundary = Field(description="The handoff that it has to pass next, or where it ended.")
@@ -40,22 +47,24 @@ class Moment(BaseModel):
 class ReceiptShown(BaseModel):
     """What became of an event."""
 
-    receipt_id: str
+    receipt_id: ReceiptText
     event_id: str
     type: str
     schema_: str | None = Field(serialization_alias="schema")
     tenant: str
     source: str
-    received_at: str
+    received_at: Instant
     journal_pos: str
     content_type: str
     payload_sha256: str
     payload_bytes: int
     rules_version: int
-    state: str = Field(description="`open` until everything that is owed is acked or given up, then `closed`.")
+    state: Literal["open", "closed"] = Field(
+        description="`open` until everything that is owed is acked or given up, then `closed`."
+    )
     outcome: ReceiptOutcome | None
     reason: DeadReason | None = Field(description="`no_route` where no endpoint wanted the event.")
-    closed_at: str | None
+    closed_at: Instant | None
     deliveries: list[DeliveryShown]
     timeline: list[Moment]
 
@@ -65,8 +74,8 @@ class AttemptShown(BaseModel):
 
     attempt: int
     generation: int
-    at: str
-    outcome_class: str
+    at: Instant
+    outcome_class: OutcomeClass
     reason: str | None
     deferred_for_ms: int | None
     status_code: int | None
@@ -83,15 +92,15 @@ class AttemptShown(BaseModel):
 class DeliveryDetail(BaseModel):
     """One delivery with every attempt, the first one first."""
 
-    id: str
-    receipt_id: str
-    endpoint_id: str
+    id: DeliveryText
+    receipt_id: ReceiptText
+    endpoint_id: EndpointText
     consumer: str
-    status: DeliveryStatus
+    status: Status
     attempt_count: int
     generation: int
-    acked_at: str | None
-    next_attempt_at: str | None
+    acked_at: Instant | None
+    next_attempt_at: Instant | None
     waiting_for: str | None
     reason: DeadReason | None
     boundary: Boundary

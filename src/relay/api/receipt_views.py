@@ -42,7 +42,9 @@ def show_receipt(view: ReceiptView) -> ReceiptShown:
         outcome=view.outcome,
         reason=view.reason,
         closed_at=instants.write_optional(view.closed_at),
-        deliveries=[DeliveryShown(**_shared(each), attempts=each.attempts) for each in view.deliveries],
+        deliveries=[
+            DeliveryShown(**_shared(each), attempts=each.attempts) for each in view.deliveries if is_shown(each)
+        ],
         timeline=[
             Moment(boundary=entry.boundary, what=entry.what, at_ms=round(entry.at_ms, 3), consumer=entry.consumer)
             for entry in receipt.timeline(view.received_at, _moments(view))
@@ -58,6 +60,11 @@ def show_delivery(view: DeliveryView, attempts: Iterable[AttemptView]) -> Delive
         attempt_count=view.attempts,
         attempts=[_attempt(attempt) for attempt in attempts],
     )
+
+
+def is_shown(view: DeliveryView) -> bool:
+    """Whether users see it: nobody was told yes about a void one's event."""
+    return view.status is not DeliveryStatus.VOID
 
 
 def waiting_for(view: DeliveryView) -> str | None:
@@ -91,7 +98,7 @@ def _shared(view: DeliveryView) -> dict[str, Any]:
         "id": str(view.id),
         "endpoint_id": ids.write(ids.ENDPOINT, view.endpoint_id),
         "consumer": view.consumer,
-        "status": view.status,
+        "status": view.status.value,
         "generation": view.generation,
         "acked_at": instants.write_optional(view.acked_at),
         "next_attempt_at": instants.write_optional(next_attempt_at(view)),
@@ -106,7 +113,7 @@ def _moments(view: ReceiptView) -> Iterator[receipt.Moment]:
     yield receipt.Moment(TimelineWhat.CHECKED, receipt.after(view.received_at, view.checked_us))
     yield receipt.Moment(TimelineWhat.RECEIPT_ASSIGNED, receipt.after(view.received_at, view.assigned_us))
     yield receipt.Moment(TimelineWhat.COMMITTED, view.committed_at)
-    if not any(delivery.status is DeliveryStatus.VOID for delivery in view.deliveries):
+    if all(map(is_shown, view.deliveries)):
         # one copy is asked for, so the commit itself is the proof, and with the proof the 202 is due
         yield receipt.Moment(TimelineWhat.CONFIRMED, view.committed_at)
         yield receipt.Moment(TimelineWhat.ACCEPTED, view.committed_at)

@@ -5,20 +5,18 @@ Owns the routes. Invariant: a payload is handed out as the bytes that came in, a
 
 from __future__ import annotations
 
-from typing import Annotated
-from uuid import UUID
-
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 
 from relay.api.deps import Deps, Tenant
-from relay.api.documentation import problems
+from relay.api.documentation import operation_id
+from relay.api.problem_documentation import problems
 from relay.api.receipt_models import DeliveryDetail, ReceiptShown
-from relay.api.receipt_views import show_delivery, show_receipt
-from relay.api.requests import no_such, read_delivery_id, read_id
+from relay.api.receipt_views import is_shown, show_delivery, show_receipt
+from relay.api.requests import DeliveryId, ReceiptId, no_such
 from relay.domain import ids
 from relay.web.problems import ErrorCode
 
-router = APIRouter(prefix="/v1", tags=["receipts"])
+router = APIRouter(prefix="/v1", tags=["receipts"], generate_unique_id_function=operation_id)
 
 _UNKNOWN = problems(ErrorCode.NOT_FOUND)
 
@@ -27,18 +25,6 @@ _AS_A_FILE = {
     "x-content-type-options": "nosniff",
     "content-security-policy": "default-src 'none'; sandbox",
 }
-
-
-def _path_receipt(id: str) -> UUID:  # noqa: A002 - the name that the path and its documentation have
-    return read_id(ids.RECEIPT, id)
-
-
-def _path_delivery(id: str) -> UUID:  # noqa: A002 - likewise
-    return read_delivery_id(id)
-
-
-ReceiptId = Annotated[UUID, Depends(_path_receipt)]
-DeliveryId = Annotated[UUID, Depends(_path_delivery)]
 
 
 @router.get("/receipts/{id}", responses=_UNKNOWN)
@@ -56,7 +42,7 @@ async def get_receipt(receipt_id: ReceiptId, deps: Deps, tenant: Tenant) -> Rece
     responses={**_UNKNOWN, 200: {"description": "The bytes as they were posted.", "content": {"*/*": {}}}},
 )
 async def get_payload(receipt_id: ReceiptId, deps: Deps, tenant: Tenant) -> Response:
-    """The payload, byte for byte, with the content type that it came with."""
+    """Hand out the payload, byte for byte, with the content type that it came with."""
     payload = await deps.receipts.payload(tenant, receipt_id)
     if payload is None:
         raise no_such("receipt")
@@ -71,6 +57,6 @@ async def get_payload(receipt_id: ReceiptId, deps: Deps, tenant: Tenant) -> Resp
 async def get_delivery(delivery_id: DeliveryId, deps: Deps, tenant: Tenant) -> DeliveryDetail:
     """Show one delivery with every attempt."""
     delivery = await deps.receipts.delivery(tenant, delivery_id)
-    if delivery is None:
+    if delivery is None or not is_shown(delivery):
         raise no_such("delivery")
     return show_delivery(delivery, await deps.receipts.attempts(delivery))

@@ -5,31 +5,43 @@ Owns these few steps. Invariant: an id of the wrong form is answered like one th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Query, Request
+from fastapi import Depends, Path, Query, Request
 
 from relay.api.deps import ApiDeps
+from relay.api.fields import A_DELIVERY, A_RECEIPT, AN_ENDPOINT, id_form
 from relay.domain import ids
 from relay.web.paging import LARGEST_LIMIT
 from relay.web.problems import ErrorCode, Refused, refuse
+
+_SHOWN_CHARACTERS = 40
+_SHOWN_NAMES = 5
+"""How much of a client's own words an answer repeats."""
 
 Limit = Annotated[int, Query(ge=1, le=LARGEST_LIMIT, description="How many items the page has, at most.")]
 Cursor = Annotated[str | None, Query(description="The `next_cursor` of the page before.")]
 
 
-def only_parameters(*known: str) -> Callable[[Request], None]:
-    """A dependency that refuses every other query parameter (`bad_filter`): a misspelt filter must not select all."""
+def _id(about: str, example: str) -> object:
+    # its form is told, not checked by the framework: what has none is not found
+    return Path(alias="id", description=about, json_schema_extra=id_form(example))
 
-    def check(request: Request) -> None:
-        unknown = request.query_params.keys() - set(known)
-        if unknown:
-            names = ", ".join(ascii(name[:40]) for name in sorted(unknown)[:5])
-            raise refuse(ErrorCode.BAD_FILTER, f"unknown here: {names}; known are {', '.join(known) or 'none'}")
 
-    return check
+def only_known_parameters(request: Request) -> None:
+    """A dependency that refuses a query parameter which the description does not have, or which comes twice.
+
+    A misspelt filter must not select all, and of two values none may win in silence. Raises `Refused` (`bad_filter`).
+    """
+    operation = request.app.openapi()["paths"][request.scope["route"].path][request.method.lower()]
+    known = [each["name"] for each in operation["parameters"] if each["in"] == "query"]
+    given = [name for name, _ in request.query_params.multi_items()]
+    if unknown := set(given) - set(known):
+        names = ", ".join(ascii(name[:_SHOWN_CHARACTERS]) for name in sorted(unknown)[:_SHOWN_NAMES])
+        raise refuse(ErrorCode.BAD_FILTER, f"unknown here: {names}; known are {', '.join(known)}")
+    if twice := sorted({name for name in given if given.count(name) > 1}):
+        raise refuse(ErrorCode.BAD_FILTER, f"given more than once: {', '.join(twice)}")
 
 
 def read_id(prefix: str, text: str) -> UUID:
@@ -64,6 +76,23 @@ def new_id(deps: ApiDeps) -> UUID:
     now = deps.ambient.now()
     return ids.uuid7(int(now.timestamp() * 1000), deps.ambient.entropy(ids.ENTROPY_BYTES))
 
+
+def _endpoint(text: Annotated[str, _id("The endpoint's id.", AN_ENDPOINT)]) -> UUID:
+    return read_id(ids.ENDPOINT, text)
+
+
+def _receipt(text: Annotated[str, _id("The receipt's id.", A_RECEIPT)]) -> UUID:
+    return read_id(ids.RECEIPT, text)
+
+
+def _delivery(text: Annotated[str, _id("The delivery's id.", A_DELIVERY)]) -> UUID:
+    return read_delivery_id(text)
+
+
+EndpointId = Annotated[UUID, Depends(_endpoint)]
+ReceiptId = Annotated[UUID, Depends(_receipt)]
+DeliveryId = Annotated[UUID, Depends(_delivery)]
+"""The id in a path, read."""
 
 _LATEST_MS = 253_402_300_799_999
 """The end of the year 9999, and of the calendar: an id has room for later times, but nobody made it then."""

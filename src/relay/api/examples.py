@@ -1,0 +1,208 @@
+"""An example of every body that a client sends and of every answer that it gets, for the description of the API.
+
+Owns these values; they tell one story, of the event `invoice.paid` and the endpoint `ledger`. Invariant: each fits the
+shape that is described for it, and each body is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relay.api.fields import A_DELIVERY, A_RECEIPT, AN_ENDPOINT, AN_INSTANT, LATER
+
+Examples = Mapping[str, Any]
+"""By media type."""
+
+JSON = "application/json"
+
+_URL = "https://ledger.example.com/hooks/relay"
+
+_EVENT = {"type": "invoice.paid", "invoice": "4711", "amount": "129.00"}
+_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"  # noqa: S105 - the published example of Standard Webhooks
+
+_ACCEPTED = {
+    "receipt_id": A_RECEIPT,
+    "event_id": "invoice-4711-paid",
+    "journal_pos": "p06:18442913",
+    "received_at": AN_INSTANT,
+    "durability": {"confirmed": 1, "of": 1},
+    "deliveries": [{"id": A_DELIVERY, "endpoint_id": AN_ENDPOINT, "consumer": "ledger"}],
+}
+
+_ENDPOINT = {
+    "id": AN_ENDPOINT,
+    "name": "ledger",
+    "url": _URL,
+    "transport": "http",
+    "event_types": ["invoice.*"],
+    "rate_per_second": 10.0,
+    "burst": 20,
+    "max_in_flight": 32,
+    "retry": None,
+    "ack": "response",
+    "signature": "relay",
+    "headers": {},
+    "timeout_seconds": None,
+    "state": "active",
+    "state_reason": None,
+    "previous_secret_expires_at": None,
+    "created_at": "2026-11-30T09:00:00.000Z",
+    "updated_at": "2026-11-30T09:00:00.000Z",
+}
+
+_DELIVERED = {
+    "id": A_DELIVERY,
+    "endpoint_id": AN_ENDPOINT,
+    "consumer": "ledger",
+    "status": "delivered",
+    "attempts": 1,
+    "generation": 0,
+    "acked_at": LATER,
+    "next_attempt_at": None,
+    "waiting_for": None,
+    "reason": None,
+    "boundary": "B4",
+    "last_error": None,
+}
+
+_RECEIPT = {
+    "receipt_id": A_RECEIPT,
+    "event_id": "invoice-4711-paid",
+    "type": "invoice.paid",
+    "schema": None,
+    "tenant": "acct_default",
+    "source": "anonymous",
+    "received_at": AN_INSTANT,
+    "journal_pos": "p06:18442913",
+    "content_type": "application/json",
+    "payload_sha256": "9b1d5c1f0a7e4c3b2a19080706050403020100ffeeddccbbaa99887766554433",
+    "payload_bytes": 58,
+    "rules_version": 3,
+    "state": "closed",
+    "outcome": "delivered",
+    "reason": None,
+    "closed_at": LATER,
+    "deliveries": [_DELIVERED],
+    "timeline": [
+        {"boundary": "B1", "what": "checked", "at_ms": 0.2, "consumer": None},
+        {"boundary": "B1", "what": "receipt_assigned", "at_ms": 0.3, "consumer": None},
+        {"boundary": "B2", "what": "committed", "at_ms": 3.1, "consumer": None},
+        {"boundary": "B2", "what": "confirmed", "at_ms": 3.1, "consumer": None},
+        {"boundary": "B1", "what": "accepted", "at_ms": 3.1, "consumer": None},
+        {"boundary": "B3", "what": "routed", "at_ms": 3.1, "consumer": None},
+        {"boundary": "B4", "what": "acked", "at_ms": 44.0, "consumer": "ledger"},
+        {"boundary": "B4", "what": "closed", "at_ms": 44.0, "consumer": None},
+    ],
+}
+
+_ATTEMPT = {
+    "attempt": 1,
+    "generation": 0,
+    "at": LATER,
+    "outcome_class": "success",
+    "reason": "accepted",
+    "deferred_for_ms": None,
+    "status_code": 200,
+    "error_class": None,
+    "snippet": "thanks",
+    "wait_ms": 1.2,
+    "connect_ms": 8.4,
+    "send_ms": 0.2,
+    "first_byte_ms": 21.7,
+    "total_ms": 31.0,
+    "display_url": _URL,
+}
+
+_HEALTHY = {"database": "ok", "journal": "ok", "dispatcher": "ok", "queue": "ok"}
+
+
+def _page(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {"data": [item], "next_cursor": None}
+
+
+BODIES: Mapping[str, Examples] = {
+    "post_event": {
+        JSON: _EVENT,
+        "application/cloudevents+json": {
+            "specversion": "1.0",
+            "id": "4711",
+            "source": "/billing",
+            "type": "invoice.paid",
+            "data": {"amount": "129.00"},
+        },
+        "*/*": "any bytes, with their type in Relay-Event-Type",
+    },
+    "post_batch": {
+        JSON: [
+            {"type": "invoice.paid", "event_id": "invoice-4711-paid", "payload": {"amount": "129.00"}},
+            {"type": "invoice.sent", "payload": {"amount": "87.50"}},
+        ]
+    },
+    "create_endpoint": {JSON: {"url": _URL, "name": "ledger", "event_types": ["invoice.*"]}},
+    "change_endpoint": {JSON: {"event_types": ["invoice.*", "refund.*"], "retry": {"preset": "patient"}}},
+}
+"""What is sent, by operation."""
+
+ANSWERS: Mapping[str, Mapping[str, Examples]] = {
+    "post_event": {"202": {JSON: _ACCEPTED}},
+    "post_batch": {
+        "202": {
+            JSON: {
+                "data": [
+                    _ACCEPTED,
+                    {
+                        "error": {
+                            "type": "/docs#type_missing",
+                            "title": "Event type missing",
+                            "status": 400,
+                            "detail": "the event has no type",
+                            "code": "type_missing",
+                        }
+                    },
+                ]
+            }
+        }
+    },
+    "create_endpoint": {"201": {JSON: {**_ENDPOINT, "secret": _SECRET}}},
+    "list_endpoints": {"200": {JSON: _page(_ENDPOINT)}},
+    "get_endpoint": {"200": {JSON: _ENDPOINT}},
+    "change_endpoint": {"200": {JSON: {**_ENDPOINT, "retry": {"preset": "patient"}, "updated_at": AN_INSTANT}}},
+    "pause_endpoint": {"200": {JSON: {**_ENDPOINT, "state": "paused", "updated_at": AN_INSTANT}}},
+    "resume_endpoint": {"200": {JSON: _ENDPOINT}},
+    "rotate_secret": {
+        "200": {JSON: {"id": AN_ENDPOINT, "secret": _SECRET, "previous_secret_expires_at": "2026-12-01T09:05:00.120Z"}}
+    },
+    "get_receipt": {"200": {JSON: _RECEIPT}},
+    "get_payload": {"200": {"*/*": '{"type":"invoice.paid","invoice":"4711","amount":"129.00"}'}},
+    "get_delivery": {
+        "200": {
+            JSON: {
+                **{name: value for name, value in _DELIVERED.items() if name != "attempts"},
+                "receipt_id": A_RECEIPT,
+                "attempt_count": 1,
+                "attempts": [_ATTEMPT],
+            }
+        }
+    },
+    "healthz": {"200": {JSON: {"status": "ok"}}},
+    "readyz": {
+        "200": {JSON: {"ready": True, "checks": _HEALTHY}},
+        "503": {
+            JSON: {
+                "ready": False,
+                "checks": {
+                    **_HEALTHY,
+                    "dispatcher": "no dispatcher has ever reported; start one with `relay dispatcher`",
+                },
+            }
+        },
+    },
+    "metrics": {
+        "200": {
+            "text/plain": "# TYPE idempotent_replays_total counter\nidempotent_replays_total 0.0\n",
+            "application/openmetrics-text": "# TYPE idempotent_replays counter\nidempotent_replays_total 0.0\n# EOF\n",
+        },
+    },
+}
+"""What comes back, by operation and status."""
