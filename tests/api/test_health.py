@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -63,6 +64,16 @@ async def test_without_its_database_a_gateway_is_not_ready(world: World) -> None
     reply = await world.get("/readyz")
     assert reply.status == 503
     assert set(reply.json()["checks"].values()) == {"the database does not answer"}
+
+
+async def test_a_database_that_answers_and_takes_no_writes_is_not_ready(world: World) -> None:
+    await world.health.beat(new_id(), DISPATCHER)
+    await world.sql(f"alter database {urlsplit(world.dsn).path[1:]} set default_transaction_read_only = on")
+    async with World.over(world.dsn) as standby:
+        reply = await standby.get("/readyz")
+    assert reply.status == 503
+    assert "cannot write" in reply.json()["checks"]["database"]
+    assert "cannot write" in reply.json()["checks"]["journal"]
 
 
 async def test_a_database_that_hangs_does_not_hang_readiness(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +196,7 @@ async def test_what_takes_long_is_asked_seldom_but_not_too_seldom(
     async def slowly(_: Health) -> None:
         clock.now += took
 
-    monkeypatch.setattr(Health, "answers", slowly)
+    monkeypatch.setattr(Health, "writes", slowly)
     await asked.checks()
     clock.now += rest - 0.01
     await asked.checks()

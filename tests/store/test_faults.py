@@ -14,6 +14,7 @@ import pytest
 from relay.store import database as database_module
 from relay.store.database import Database
 from relay.store.faults import (
+    CannotWrite,
     DataRefused,
     HostUnknown,
     LoginRefused,
@@ -232,7 +233,7 @@ async def test_a_connection_that_is_cut_is_unavailable_and_the_next_one_is_new(w
 
     with pytest.raises(StoreUnavailable):
         await cut()
-    await Health(world.database).answers()
+    await Health(world.database).writes()
 
 
 async def test_a_transaction_that_is_cut_is_unavailable_and_leaves_nothing(world: World) -> None:
@@ -293,7 +294,7 @@ async def test_a_closed_pool_is_unavailable(database_dsn: str) -> None:
     database = await Database.connect(database_dsn, name="t", size=1)
     await database.close()
     with pytest.raises(StoreUnavailable):
-        await Health(database).answers()
+        await Health(database).writes()
 
 
 async def test_closing_cuts_a_connection_that_is_not_given_back(database_dsn: str) -> None:
@@ -399,9 +400,9 @@ async def test_a_deadlock_is_busy_and_changes_nothing(world: World) -> None:
         (asyncpg.TooManyConnectionsError("x"), StoreFull),
         (asyncpg.CannotConnectNowError("x"), StoreUnavailable),
         (asyncpg.AdminShutdownError("x"), StoreUnavailable),
-        (asyncpg.DiskFullError("x"), StoreUnavailable),
+        (asyncpg.DiskFullError("x"), CannotWrite),
         (asyncpg.PostgresIOError("x"), StoreUnavailable),
-        (asyncpg.ReadOnlySQLTransactionError("x"), StoreUnavailable),
+        (asyncpg.ReadOnlySQLTransactionError("x"), CannotWrite),
         (asyncpg.InvalidPasswordError("x"), LoginRefused),
         (asyncpg.InvalidAuthorizationSpecificationError("x"), LoginRefused),
         (asyncpg.InvalidCatalogNameError("x"), NoSuchDatabase),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
 from relay.domain.delivery import DeadReason, DeliveryMove
@@ -73,8 +74,35 @@ async def test_a_process_that_was_silent_for_long_is_forgotten(world: World, hea
     assert await health.seconds_since(DISPATCHER) is None
 
 
-async def test_a_database_that_answers_answers(health: Health) -> None:
-    await health.answers()
+async def test_a_database_that_answers_is_told_apart_from_one_that_is_away(health: Health, world: World) -> None:
+    await health.writes()
+    await world.database.close()
+    with pytest.raises(StoreUnavailable):
+        await Health(world.database).writes()
+
+
+async def test_whether_there_is_room_is_found_out_by_writing_to_disk(world: World, health: Health) -> None:
+    """A full disk cannot be had here; that it would be met is."""
+
+    async def spilled() -> int:
+        await world.sql("select pg_stat_force_next_flush()")
+        return int(await world.value("select temp_bytes from pg_stat_database where datname = current_database()"))
+
+    before = await spilled()
+    await health.writes()
+    async with asyncio.timeout(10):
+        while await spilled() < before + 1_000_000:
+            pass
+
+
+async def test_a_bound_on_temporary_files_says_nothing_about_the_disk(database_dsn: str, world: World) -> None:
+    await world.sql(f"alter database {urlsplit(database_dsn).path[1:]} set temp_file_limit = 0")
+    database = await Database.connect(database_dsn, name="t", size=1)
+    async with database.connection() as connection:
+        with pytest.raises(asyncpg.ConfigurationLimitExceededError):
+            await connection.fetch("select n from generate_series(1, 1000000) n order by hashint4(n)")
+    await Health(database).writes()
+    await database.close()
 
 
 @pytest.fixture

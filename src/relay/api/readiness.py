@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 
 from relay.domain.ambient import Ambient
-from relay.store.faults import StoreUnavailable
+from relay.store.faults import CannotWrite, StoreUnavailable
 from relay.store.health import DISPATCHER, Health
 
 CHECK_SECONDS = 2.0
@@ -58,7 +58,7 @@ class Readiness:
         return {"database": database, "journal": database, "dispatcher": dispatcher, "queue": queue}
 
     async def _database(self) -> str:
-        await self._health.answers()
+        await self._health.writes()
         return OK
 
     async def _dispatcher(self) -> str:
@@ -84,5 +84,7 @@ async def _checked(check: Awaitable[str]) -> str:
             return await check
     except TimeoutError:
         return f"the database did not answer within {CHECK_SECONDS:g} s"
+    except CannotWrite:
+        return "the database answers and cannot write: its disk is full, or it is a standby"
     except StoreUnavailable:
         return "the database does not answer"

@@ -36,6 +36,10 @@ class HostUnknown(StoreUnavailable):
     """The name of the server's host leads nowhere; nothing was changed."""
 
 
+class CannotWrite(StoreUnavailable):
+    """The server answers and takes no writes: its disk is full, or it is a standby; nothing was changed."""
+
+
 class NotPermitted(StoreUnavailable):
     """Our role may not do that in the database; nothing was changed."""
 
@@ -81,6 +85,7 @@ _KNOWN: tuple[tuple[_Classes, type[Exception], str], ...] = (
     ((asyncpg.InvalidAuthorizationSpecificationError,), LoginRefused, "the database server refuses us"),
     ((asyncpg.InvalidCatalogNameError,), NoSuchDatabase, "the database server answers"),
     ((asyncpg.InsufficientPrivilegeError,), NotPermitted, "the database does not let our role do that"),
+    ((asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError), CannotWrite, "the database cannot write"),
     ((socket.gaierror,), HostUnknown, "the host of the database is unknown"),
     (
         (
@@ -89,7 +94,6 @@ _KNOWN: tuple[tuple[_Classes, type[Exception], str], ...] = (
             asyncpg.ClientConfigurationError,
             asyncpg.InsufficientResourcesError,
             asyncpg.OperatorInterventionError,
-            asyncpg.ReadOnlySQLTransactionError,
             asyncpg.IdleInTransactionSessionTimeoutError,
             asyncpg.PostgresSystemError,
             OSError,

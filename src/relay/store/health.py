@@ -12,9 +12,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
+import asyncpg
+
 from relay.domain.telemetry import QueueMeasured
 from relay.store import statements
 from relay.store.database import Connection, Database, throw_away
+from relay.store.faults import CannotWrite, StoreUnavailable
 
 DISPATCHER = "dispatcher"
 GATEWAY = "gateway"
@@ -31,6 +34,10 @@ class ConnectionsAllowed:
 
     connections: int
     limit: str
+
+
+_PROBE_KILOBYTES = 1000
+"""What is written to see whether there is room: the work of some milliseconds, and more than tables grow by at once."""
 
 
 class Reporting:
@@ -63,10 +70,22 @@ class Health:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def answers(self) -> None:
-        """Return if the database answers. Raises `StoreUnavailable`."""
-        async with self._database.connection() as connection:
-            await connection.fetchval("select 1")
+    async def writes(self) -> None:
+        """Return if the database answers and can write to its disk. Raises `CannotWrite`, `StoreUnavailable`.
+
+        Nothing is left of what it writes.
+        """
+        try:
+            async with self._database.transaction() as connection:
+                await connection.execute("set local work_mem = '64kB'")
+                row = await connection.fetchrow(statements.text("probe_writes"), _PROBE_KILOBYTES)
+        except StoreUnavailable as fault:
+            if not isinstance(fault.__cause__, asyncpg.ConfigurationLimitExceededError):
+                raise
+            return  # the operator has bounded temporary files, which says nothing about the disk
+        assert row is not None, "an aggregate answers one row"
+        if row["read_only"]:
+            raise CannotWrite("the database cannot write: it is read-only, as a standby is")
 
     async def connections_allowed(self) -> ConnectionsAllowed:
         """How many connections the server, the database and our role allow."""

@@ -17,6 +17,14 @@ delete from heartbeats where reported_at < now() - $1 * interval '1 second';
 -- Seconds since the last report of a process of that kind, null if there was none.
 select extract(epoch from now() - max(reported_at))::double precision from heartbeats where kind = $1;
 
+-- name: probe_writes
+-- parameters: so many thousand bytes
+-- index:
+-- Whether the session may write at all, while it writes so much to disk: a sort that does not fit into `work_mem` (which
+-- is to be set to its least) is spilled to a temporary file beside the tables, and is gone with the statement.
+select current_setting('transaction_read_only')::boolean as read_only, sum(length(filler)) as written
+from (select repeat('x', 1000) as filler from generate_series(1, $1::integer) n order by hashint4(n) offset 0) spilled;
+
 -- name: connections_allowed
 -- parameters:
 -- index:
