@@ -4,7 +4,6 @@ import asyncio
 import ssl
 import struct
 import threading
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -173,25 +172,24 @@ async def test_a_peer_that_ends_tls_without_saying_so_leaves_the_status(
     assert (facts.status_code, facts.error_class) == (500, ErrorClass.RESET)
 
 
-async def test_many_handshakes_at_once_leave_the_loop_responsive(authority: Authority, trusting: SendLimits) -> None:
+async def test_many_handshakes_at_once_leave_the_loop_its_turns(authority: Authority, trusting: SendLimits) -> None:
     context = authority.issue(A_NAME).context()
-    gaps: list[float] = []
-    stop = threading.Event()
+    loop, turns, done = asyncio.get_running_loop(), 0, False
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if not done:
+            loop.call_soon(turn)
+
     with ScriptedServer(answering(OK), tls=context) as server, ScriptedDns(everything_is_here) as dns:
         async with sending(limits=trusting, dns=dns.address) as here:
-            _measure(asyncio.get_running_loop(), time.monotonic(), gaps, stop)
+            loop.call_soon(turn)
             facts = await here.send_all(*[request(server.url(host=A_NAME)) for _ in range(100)])
-            stop.set()
+            done = True
     assert {each.status_code for each in facts} == {200}
-    # a hundred handshakes take far longer in all; no single stretch without a turn for others may
-    assert max(gaps) < 0.25
-
-
-def _measure(loop: asyncio.AbstractEventLoop, last: float, gaps: list[float], stop: threading.Event) -> None:
-    now = time.monotonic()
-    gaps.append(now - last)
-    if not stop.is_set():
-        loop.call_soon(_measure, loop, now, gaps, stop)
+    # each handshake is some milliseconds of work: others are asked at least once between two of them
+    assert turns >= 100
 
 
 FRAME_DATA, FRAME_HEADERS, FRAME_SETTINGS, FRAME_PING = 0, 1, 4, 6
