@@ -95,6 +95,27 @@ async def test_a_database_that_hangs_keeps_nobody_waiting_and_a_keyed_retry_is_o
     await installation.all_closed(POSTS, DEADLINE)
 
 
+async def test_a_database_that_hangs_keeps_nobody_from_stopping_within_the_bound(
+    installation: Installation, server: EmbeddedServer, receiver: Receiver
+) -> None:
+    assert installation.run("migrate").returncode == 0
+    gateway, dispatcher = installation.gateway(), installation.dispatcher()
+    dispatcher.worker()
+    add_endpoint(gateway, receiver.url("/slow?ms=500"))
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=DEADLINE) as client:
+        assert (await post(client, 0))[1].status_code == 202
+        async with stopped_in_its_tracks(server):
+            waiting = asyncio.create_task(post(client, 1))
+            await asyncio.sleep(0)  # it goes out first, on the connection that is there
+            assert (await client.get("/healthz")).status_code == 200
+            codes = await asyncio.gather(asyncio.to_thread(gateway.stop), asyncio.to_thread(dispatcher.stop))
+            assert (await waiting)[1].status_code == 503
+    assert list(codes) == [0, 0]
+    for service in (gateway, dispatcher):
+        assert '"process_stopped"' in service.log_tail()
+        assert "killed" not in service.log_tail()
+
+
 async def ready(gateway: Service) -> None:
     async def is_ready() -> bool:
         with api(gateway) as client:

@@ -23,7 +23,7 @@ from relay.app.egress import policy_of
 from relay.app.installation import Installation, away, check_ready, find
 from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
-from relay.app.roles import Role
+from relay.app.roles import LAST_APPENDS_SECONDS, Role
 from relay.app.serving import serve, tls_of
 from relay.app.work import Work
 from relay.app.worker import main
@@ -101,7 +101,7 @@ async def _serve(work: Work, gateway: Gateway, api: ASGIApp, emit: Listener) -> 
         )
     finally:
         draining.cancel()
-        emit(ProcessStopped(Process.GATEWAY, await gateway.drain(work.drain_seconds)))
+        emit(ProcessStopped(Process.GATEWAY, await gateway.drain(LAST_APPENDS_SECONDS)))
 
 
 async def _tell_of_drain(stop: asyncio.Event, emit: Listener) -> None:

@@ -25,8 +25,12 @@ START_SECONDS = 60.0
 GATEWAY_DRAIN_SECONDS = 10.0
 """How long the gateway finishes requests that are under way when it is told to stop."""
 
-_MARGIN_SECONDS = 10.0
-"""What a worker may take beyond its drain: last outcomes, closing its connections."""
+LAST_APPENDS_SECONDS = 5.0
+"""How long the gateway then takes for what was taken in and is not answered yet: more than one append may take."""
+
+MARGIN_SECONDS = 10.0
+"""What a worker may take beyond its drain: a gateway `LAST_APPENDS_SECONDS`, a dispatcher one second for its sender,
+`RECORD_GRACE_SECONDS` and one for who reads its metrics, and both `CLOSE_SECONDS` for each of their three pools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,4 +48,4 @@ def bounds(role: Role, settings: Settings) -> Bounds:
     installation's timeout has its delivery handed back.
     """
     drain = settings.total_timeout_secs if role is Role.DISPATCHER else GATEWAY_DRAIN_SECONDS
-    return Bounds(drain, drain + _MARGIN_SECONDS)
+    return Bounds(drain, drain + MARGIN_SECONDS)

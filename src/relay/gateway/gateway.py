@@ -42,15 +42,20 @@ class Gateway:
     snapshots: Snapshots
     appender: Appender
     wakeups: Wakeups
+    ambient: Ambient
 
     async def start(self) -> None:
         """Load the routing rules, so that the first event need not wait for them. Raises `StoreUnavailable`."""
         await self.snapshots.current()
 
     async def drain(self, within: float) -> int:
-        """Refuse new events and finish those taken in, for `within` seconds; answers how many had to be given up."""
+        """Refuse new events and finish those taken in, wake-ups included, for `within` seconds in all.
+
+        Answers how many events had to be given up.
+        """
+        ends = self.ambient.monotonic() + within
         abandoned = await self.appender.drain(within)
-        await self.wakeups.finish(within)
+        await self.wakeups.finish(max(0.0, ends - self.ambient.monotonic()))
         return abandoned
 
 
@@ -88,4 +93,4 @@ def create_gateway(
         max_body_bytes=limits.batch_bytes,
         max_payload_bytes=limits.payload_bytes,
     )
-    return Gateway({ingest.PATH: single, batch.PATH: several}, snapshots, appender, waker)
+    return Gateway({ingest.PATH: single, batch.PATH: several}, snapshots, appender, waker, ambient)

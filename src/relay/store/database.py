@@ -20,6 +20,9 @@ from relay.store import faults
 WORK_SECONDS = 30.0
 """How long a block with a connection may last, from asking for the connection to the end of its transaction."""
 
+CLOSE_SECONDS = 0.5
+"""How long the server may take to hear that a pool is closed."""
+
 CONNECT_TIMEOUT = 10.0
 """Seconds to wait for a new connection."""
 
@@ -120,7 +123,7 @@ class Database:
         async with self.connection() as connection, transaction(connection, one_moment=True):
             yield connection
 
-    async def close(self, within: float = 5.0) -> None:
+    async def close(self, within: float = CLOSE_SECONDS) -> None:
         """Close the pool; connections still in use after `within` seconds are cut."""
         try:
             await asyncio.wait_for(self._pool.close(), within)
