@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -52,6 +54,24 @@ def only_line(stderr: bytes) -> str:
     (line,) = stderr.decode().splitlines()
     assert line.startswith("relay: ")
     return line.removeprefix("relay: ")
+
+
+def on_a_terminal(shell: Shell, *words: str, columns: int = 200, typed: bytes = b"") -> str:
+    """What a person sees, colours taken out, on a terminal so wide; `typed` is what that person has typed ahead."""
+    ours, its = pty.openpty()
+    environment = {**shell.environment, "TERM": "xterm", "COLUMNS": str(columns)}
+    os.write(ours, typed)
+    with subprocess.Popen([str(RELAY), *words], stdin=its, stdout=its, stderr=its, env=environment) as process:
+        os.close(its)
+        shown = b""
+        try:
+            while piece := os.read(ours, 65_536):
+                shown += piece
+        except OSError:  # what reading from a terminal raises at its end
+            pass
+        process.wait(START_SECONDS)
+    os.close(ours)
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
 
 
 @pytest.fixture(scope="package")

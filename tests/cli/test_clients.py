@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.cli.conftest import Shell, only_line
-from tests.support.installation import RELAY, START_SECONDS, Service
+from tests.cli.conftest import Shell, on_a_terminal, only_line
+from tests.support.installation import Service
 
 
 def receiver(relay: Service, path: str) -> str:
@@ -25,23 +22,6 @@ def receiver(relay: Service, path: str) -> str:
 def arrived(relay: Service, path: str) -> list[dict[str, Any]]:
     answer = httpx.get(f"{relay.started['receiver']}/received", params={"path": path}, trust_env=False)
     return list(answer.json()["data"])
-
-
-def on_a_terminal(shell: Shell, *words: str) -> str:
-    """What a person sees, colours taken out."""
-    ours, its = pty.openpty()
-    environment = {**shell.environment, "TERM": "xterm", "COLUMNS": "200"}
-    with subprocess.Popen([str(RELAY), *words], stdin=its, stdout=its, stderr=its, env=environment) as process:
-        os.close(its)
-        shown = b""
-        try:
-            while piece := os.read(ours, 65_536):
-                shown += piece
-        except OSError:  # what reading from a terminal raises at its end
-            pass
-        process.wait(START_SECONDS)
-    os.close(ours)
-    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,9 @@ def test_without_a_command_the_help_is_shown_as_a_wrong_usage(lonely: Shell, wor
     ("words", "says"),
     [
         (("sned",), r"No such command 'sned'.* See `relay --help`\.$"),
+        (("recept",), r"Did you mean 'receipt'\? See `relay --help`\.$"),
+        (("endpoints", "lst"), r"Did you mean 'list'\?"),
+        (("send", "a.b", "-", "nope"), r"Got unexpected extra argument \(nope\)\. See `relay send --help`\.$"),
         (("send",), r"Missing argument 'TYPE'\. See `relay send --help`\.$"),
         (("up", "--workers", "0"), r"Invalid value for '--workers': 0 is not in the range.* See `relay up --help`\.$"),
         (("up", "--demo"), r"add --dev\. See `relay up --help`\.$"),

@@ -59,6 +59,15 @@ class _Commands(click.Group):
             raise TypeError(f"relay.cli.commands.{entry.module}.command is no command")
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is meant; one that there is not brings up what may have been meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as fault:
+            raise click.NoSuchCommand(fault.command_name, possibilities=COMMANDS, ctx=ctx) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list."""
         with formatter.section("Commands"):
@@ -112,4 +121,6 @@ def _usage(fault: click.UsageError) -> str:
     """A wrong usage in one line, with where the right one is found."""
     command = fault.ctx.command_path if fault.ctx else "relay"
     message = " ".join(fault.format_message().split())
+    if not message.endswith((".", "?", "!")):
+        message += "."
     return f"{message} See `{command} --help`."

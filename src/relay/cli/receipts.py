@@ -49,18 +49,22 @@ def rendered(receipt: Receipt, *, told: int = 0) -> Iterator[RenderableType]:
     yield from map(line, receipt["timeline"][told:])
     if receipt["deliveries"]:
         yield table(
-            ("consumer", "status", "attempts", "waiting for", "next attempt", "last error"),
+            ("delivery", "consumer", "status", "attempts", "waiting for", "next attempt", "dead because", "last error"),
             [
                 (
+                    delivery["id"],
                     delivery["consumer"],
                     words(delivery["status"], _STYLES.get(delivery["status"], "")),
                     delivery["attempts"],
-                    delivery["waiting_for"] or delivery["reason"],
+                    delivery["waiting_for"],
                     delivery["next_attempt_at"],
+                    delivery["reason"],
                     delivery["last_error"],
                 )
                 for delivery in receipt["deliveries"]
             ],
+            prose=("last error",),
+            optional=("waiting for", "next attempt", "dead because", "last error"),
         )
 
 

@@ -6,10 +6,11 @@ Owns the listing. Invariant: no byte of a secret is shown.
 from __future__ import annotations
 
 import click
+from rich.text import Text
 
 from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
-from relay.cli.rendering import show, table, words
+from relay.cli.rendering import facts, show, table, words
 from relay.cli.streams import Streams
 from relay.settings import Effective, Force, Origin, effective
 
@@ -28,15 +29,12 @@ def command(streams: Streams) -> None:
             [{"name": row.name, "value": row.value or None, "origin": row.origin, "force": row.force} for row in rows]
         )
         return
+    lines = facts((row.name, Text.assemble(words(row.value), "  ", _origin(row))) for row in rows)
+    cells = [(row.name, row.value, _origin(row)) for row in rows]
+    show(streams, table(("setting", "value", "from"), cells, prose=("from",), otherwise=lines))
+
+
+def _origin(row: Effective) -> Text:
     quiet = (Origin.DEFAULT, Origin.FOLLOWS)
-    show(
-        streams,
-        table(
-            ("setting", "value", "from"),
-            [(words(row.name), row.value, words(_from(row), "dim" if row.origin in quiet else "bold")) for row in rows],
-        ),
-    )
-
-
-def _from(row: Effective) -> str:
-    return row.origin if row.force is Force.IN_FORCE else f"{row.origin}; {row.force}"
+    text = row.origin if row.force is Force.IN_FORCE else f"{row.origin}; {row.force}"
+    return words(text, "dim" if row.origin in quiet else "bold")

@@ -6,23 +6,25 @@ made, and are read from a file or stdin, never from an argument, which every use
 
 from __future__ import annotations
 
-import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import click
 
-from relay.cli.client import Client, connect
-from relay.cli.commands.send import read_stdin
+from relay.cli.client import connect
+from relay.cli.endpoints import PATH, path_of, show_endpoint, state
 from relay.cli.failures import CommandFailed
 from relay.cli.options import example, json_option, pairs
 from relay.cli.reading import read_settings
-from relay.cli.rendering import facts, show, table, words
+from relay.cli.rendering import facts, show, table
+from relay.cli.stdin import agrees, has_somebody, read_stdin
 from relay.cli.streams import Streams
 
-PATH = "/v1/endpoints"
-_STATES = {"active": "green", "paused": "yellow", "disabled": "red"}
+SIGNATURES = (
+    "By whose rules requests are signed: Relay's own, those of Standard Webhooks (standardwebhooks, svix), Stripe's or"
+    " GitHub's; or not at all. Default: relay."
+)
 
 named = click.argument("endpoint", metavar="ID|NAME")
 
@@ -50,7 +52,7 @@ def list_all(streams: Streams) -> None:
             table(
                 columns,
                 [
-                    (each["id"], each["name"], each["url"], ", ".join(each["event_types"]), _state(each))
+                    (each["id"], each["name"], each["url"], ", ".join(each["event_types"]), state(each))
                     for each in endpoints
                 ],
             ),
@@ -66,12 +68,16 @@ def list_all(streams: Streams) -> None:
 @click.argument("url")
 @click.option("--name", help="Name, unique; it is the consumer in metrics. Default: made from the host.")
 @click.option("--type", "types", multiple=True, metavar="PATTERN", help="Event types it gets; may be repeated.")
-@click.option("--rate", type=float, help="Requests per second, at most.")
-@click.option("--burst", type=int, help="Requests at once after a pause.")
+@click.option("--rate", type=float, help="Requests per second, at most; kept, but not enforced yet.")
+@click.option("--burst", type=int, help="Requests at once after a pause; kept, but not enforced yet.")
 @click.option("--max-in-flight", type=int, help="Requests under way, per dispatcher process.")
 @click.option("--timeout", type=float, help="Seconds for one attempt.")
-@click.option("--ack", type=click.Choice(["response", "explicit"]), help="What proves that an event was processed.")
-@click.option("--signature", type=click.Choice(["relay", "standard", "stripe", "github", "none"]), help="Profile.")
+@click.option(
+    "--ack",
+    type=click.Choice(["response", "explicit"]),
+    help="What proves that an event was processed: its 2xx, or a call of its own (explicit: not in this version yet).",
+)
+@click.option("--signature", type=click.Choice(["relay", "standard", "stripe", "github", "none"]), help=SIGNATURES)
 @click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="A header of yours; may be repeated.")
 @click.option("--preset", type=click.Choice(["patient"]), help="Retry over three days instead of half an hour.")
 @click.option("--secret-file", metavar="FILE|-", help="A signing secret of yours; by default one is made.")
@@ -80,12 +86,12 @@ def list_all(streams: Streams) -> None:
 def add(streams: Streams, /, url: str, **given: Any) -> None:  # noqa: ANN401 - what the options above say
     """Subscribe URL to events. The answer shows its signing secret, this once."""
     with connect(read_settings()) as relay:
-        made = relay.call("POST", PATH, body=_body(url, given))
+        made = relay.call("POST", PATH, body=_body(url, given, streams))
     streams.done(f"the endpoint {made['id']} is there (its secret can be renewed with `relay endpoints rotate-secret`)")
-    _show(made, streams)
+    show_endpoint(made, streams)
 
 
-def _body(url: str, given: dict[str, Any]) -> dict[str, Any]:
+def _body(url: str, given: dict[str, Any], streams: Streams) -> dict[str, Any]:
     """The request body: only what was given, so that the API's defaults count for the rest."""
     preset, secret_file = given["preset"], given["secret_file"]
     body = {
@@ -100,7 +106,7 @@ def _body(url: str, given: dict[str, Any]) -> dict[str, Any]:
         "signature": given["signature"],
         "headers": pairs(given["headers"], ":", "NAME:VALUE") or None,
         "retry": {"preset": preset} if preset else None,
-        "secret": _secret(secret_file) if secret_file else None,
+        "secret": _secret(secret_file, streams) if secret_file else None,
     }
     return {name: value for name, value in body.items() if value is not None}
 
@@ -112,7 +118,7 @@ def _body(url: str, given: dict[str, Any]) -> dict[str, Any]:
 def show_one(streams: Streams, endpoint: str) -> None:
     """Show one endpoint."""
     with connect(read_settings()) as relay:
-        _show(relay.call("GET", _path(relay, endpoint)), streams)
+        show_endpoint(relay.call("GET", path_of(relay, endpoint)), streams)
 
 
 @command.command("pause", epilog=example("relay endpoints pause ledger"))
@@ -122,9 +128,9 @@ def show_one(streams: Streams, endpoint: str) -> None:
 def pause(streams: Streams, endpoint: str) -> None:
     """Hold an endpoint's deliveries. Nothing is dropped, and new events still match."""
     with connect(read_settings()) as relay:
-        changed = relay.call("POST", f"{_path(relay, endpoint)}/pause")
+        changed = relay.call("POST", f"{path_of(relay, endpoint)}/pause")
     streams.done("the endpoint is paused")
-    _show(changed, streams)
+    show_endpoint(changed, streams)
 
 
 @command.command("resume", epilog=example("relay endpoints resume ledger"))
@@ -134,24 +140,47 @@ def pause(streams: Streams, endpoint: str) -> None:
 def resume(streams: Streams, endpoint: str) -> None:
     """Let an endpoint's deliveries go on, whether a person or a 410 had stopped them."""
     with connect(read_settings()) as relay:
-        changed = relay.call("POST", f"{_path(relay, endpoint)}/resume")
+        changed = relay.call("POST", f"{path_of(relay, endpoint)}/resume")
     streams.done("the endpoint is active")
-    _show(changed, streams)
+    show_endpoint(changed, streams)
 
 
 @command.command("rotate-secret", epilog=example("relay endpoints rotate-secret ledger"))
 @named
+@click.option("--force", is_flag=True, help="Even if that ends an older secret before its time.")
 @json_option
 @click.pass_obj
-def rotate_secret(streams: Streams, endpoint: str) -> None:
-    """Make a new signing secret and show it, this once. For a while both sign."""
+def rotate_secret(streams: Streams, endpoint: str, force: bool) -> None:
+    """Make a new signing secret and show it, this once. For a while both sign.
+
+    Two secrets are kept, never three: a second rotation within that while drops the oldest at once, so that receivers
+    which still verify with it alone refuse every request. On a terminal it asks first; elsewhere it wants --force.
+    """
     with connect(read_settings()) as relay:
-        rotated = relay.call("POST", f"{_path(relay, endpoint)}/rotate-secret")
-    streams.done("the secret is rotated (rotate again if the new one was lost)")
+        path = path_of(relay, endpoint)
+        if not force:
+            _check_overlap(relay.call("GET", path))
+        rotated = relay.call("POST", f"{path}/rotate-secret")
+    streams.done(
+        "the secret is rotated (the old one signs too until"
+        f" {rotated['previous_secret_expires_at']}; another new one takes `relay endpoints rotate-secret --force`)"
+    )
     if streams.json:
         streams.document(rotated)
     else:
         show(streams, facts(rotated.items()))
+
+
+def _check_overlap(endpoint: dict[str, Any]) -> None:
+    """Raises `CommandFailed` if an older secret still signs, and nobody says that it may end now."""
+    until = endpoint["previous_secret_expires_at"]
+    if until is None or datetime.fromisoformat(until) <= datetime.now(UTC):
+        return
+    ends = f"the secret before this one signs until {until}, and would end now"
+    if not has_somebody():
+        raise CommandFailed(f"{ends}: wait until then, or add --force")
+    if not agrees(f"{ends[0].upper()}{ends[1:]}. Rotate again?"):
+        raise CommandFailed("nothing is rotated")
 
 
 @command.command("remove", epilog=example("relay endpoints remove ledger --yes"))
@@ -161,9 +190,11 @@ def rotate_secret(streams: Streams, endpoint: str) -> None:
 @click.pass_obj
 def remove(streams: Streams, endpoint: str, yes: bool) -> None:
     """Remove an endpoint. What it is still owed becomes dead letters."""
+    if not (yes or has_somebody()):
+        raise click.UsageError("There is nobody to ask: add --yes.")
     with connect(read_settings()) as relay:
-        path = _path(relay, endpoint)
-        if not (yes or _agrees(endpoint)):
+        path = path_of(relay, endpoint)
+        if not (yes or agrees(f"Remove {endpoint}? What it is still owed becomes dead letters.")):
             raise CommandFailed("nothing is removed")
         relay.call("DELETE", path)
     streams.done("the endpoint is removed")
@@ -173,38 +204,10 @@ def remove(streams: Streams, endpoint: str, yes: bool) -> None:
         streams.line("removed")
 
 
-def _agrees(endpoint: str) -> bool:
-    if not sys.stdin or not sys.stdin.isatty():
-        raise click.UsageError("There is nobody to ask: add --yes.")
-    return click.confirm(f"Remove {endpoint}? What it is still owed becomes dead letters.", err=True)
-
-
-def _path(relay: Client, endpoint: str) -> str:
-    """The path of the endpoint with that id or name. Raises `CommandFailed`."""
-    if endpoint.startswith("ep_"):
-        return f"{PATH}/{quote(endpoint, safe='')}"
-    for each in relay.pages(PATH):
-        if each["name"] == endpoint:
-            return f"{PATH}/{each['id']}"
-    raise CommandFailed(f"no endpoint is called {endpoint!r}: `relay endpoints list` shows them")
-
-
-def _show(endpoint: dict[str, Any], streams: Streams) -> None:
-    if streams.json:
-        streams.document(endpoint)
-        return
-    shown = {**endpoint, "state": _state(endpoint), "event_types": ", ".join(endpoint["event_types"])}
-    show(streams, facts(shown.items()))
-
-
-def _state(endpoint: dict[str, Any]) -> Any:  # noqa: ANN401 - rich's text
-    return words(endpoint["state"], _STATES.get(endpoint["state"], ""))
-
-
-def _secret(file: str) -> str:
+def _secret(file: str, streams: Streams) -> str:
     """The secret in a file, without the line's end."""
     try:
-        text = (read_stdin() if file == "-" else Path(file).read_bytes()).decode()
+        text = (read_stdin(streams) if file == "-" else Path(file).read_bytes()).decode()
     except OSError as fault:
         raise click.UsageError(f"{file} cannot be read: {fault.strerror}.") from fault
     except UnicodeDecodeError as fault:

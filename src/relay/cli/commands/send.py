@@ -13,18 +13,18 @@ import click
 from relay.cli.client import connect
 from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
+from relay.cli.stdin import is_fed, read_stdin
 from relay.cli.streams import Streams
 from relay.cli.text import printable
 
 EMPTY = b"{}"
-STDIN = 0
 
 
 @click.command(
     "send",
     epilog=example(
         "relay send invoice.paid invoice.json",
-        "echo '{\"amount\": 12}' | relay send invoice.paid - --key invoice-4711",
+        "echo '{\"amount\": 12}' | relay send invoice.paid --key invoice-4711",
     ),
 )
 @click.argument("event_type", metavar="TYPE")
@@ -34,11 +34,12 @@ STDIN = 0
 @json_option
 @click.pass_obj
 def command(streams: Streams, event_type: str, file: str | None, key: str | None, content_type: str | None) -> None:
-    """Post an event of TYPE whose payload is FILE, or stdin for `-`; without either it is an empty JSON object.
+    """Post an event of TYPE whose payload is FILE, or stdin, for `-` or if something is piped or redirected there.
 
-    The payload may be any bytes, and goes to the endpoints unchanged.
+    Without either, on a terminal or with nothing on stdin, the payload is an empty JSON object. It may be any bytes,
+    and goes to the endpoints unchanged.
     """
-    payload = _payload(file)
+    payload = _payload(file, streams)
     headers = {
         "relay-event-type": _header(event_type, "TYPE"),
         "content-type": _header(content_type, "--content-type") if content_type else _kind(payload),
@@ -59,21 +60,14 @@ def command(streams: Streams, event_type: str, file: str | None, key: str | None
     streams.line(f"relay receipt {receipt['receipt_id']} --watch")
 
 
-def _payload(file: str | None) -> bytes:
-    if file is None:
-        return EMPTY
-    if file == "-":
-        return read_stdin()
+def _payload(file: str | None, streams: Streams) -> bytes:
     try:
-        return Path(file).read_bytes()
+        if file is None:
+            return (read_stdin(streams) if is_fed() else b"") or EMPTY
+        return read_stdin(streams) if file == "-" else Path(file).read_bytes()
     except OSError as fault:
-        raise click.UsageError(f"{file} cannot be read: {fault.strerror}.") from fault
-
-
-def read_stdin() -> bytes:
-    """All of stdin."""
-    with open(STDIN, "rb", closefd=False) as stdin:
-        return stdin.read()
+        name = "stdin" if file in (None, "-") else file
+        raise click.UsageError(f"{name} cannot be read: {fault.strerror}.") from fault
 
 
 def _header(text: str, what: str) -> str:
