@@ -8,9 +8,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from relay.store import wakeups
 from relay.store.faults import StoreUnavailable
 from relay.store.wakeups import WakeupListener, WakeupSender
-from tests.store.world import World, new_id
+from tests.store.world import World
+from tests.support.link import Link
 
 LIMIT_SECONDS = 10.0
 
@@ -56,19 +58,31 @@ async def test_who_begins_to_listen_is_woken_for_what_came_before(database_dsn: 
 async def test_a_wake_up_reaches_every_listener(world: World, database_dsn: str) -> None:
     first, second = Ear(), Ear()
     async with listening(database_dsn, first), listening(database_dsn, second):
-        await WakeupSender(world.database).send([new_id()])
+        await WakeupSender(world.database).send()
         await first.hears(2)
         await second.hears(2)
 
 
-@pytest.mark.parametrize("lanes", [0, 1, 100, 101, 5_000])
-async def test_any_number_of_lanes_is_told_in_one_wake_up(world: World, database_dsn: str, lanes: int) -> None:
-    """A notification holds less than 8,000 bytes."""
-    ear = Ear()
-    async with listening(database_dsn, ear):
-        await WakeupSender(world.database).send([new_id() for _ in range(lanes)])
-        await ear.hears(2)
-        assert ear.heard == 2
+async def test_a_link_that_dies_without_a_word_is_noticed(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wakeups, "QUIET_SECONDS", 0.1)
+    monkeypatch.setattr(wakeups, "ANSWER_SECONDS", 0.5)
+    async with Link(database_dsn) as link, listening(link.dsn, Ear()) as task:
+        link.freeze()
+        with pytest.raises(StoreUnavailable):
+            async with asyncio.timeout(LIMIT_SECONDS):
+                await task
+
+
+async def test_a_connection_on_which_nothing_happens_is_known_to_live(
+    database_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeups, "QUIET_SECONDS", 0.05)
+    woken, answered = Ear(), Ear()
+    task = asyncio.create_task(WakeupListener(database_dsn, name="ear").listen(woken, answered))
+    await answered.hears(3)
+    assert woken.heard == 1, "an answer is no wake-up"
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def test_losing_the_connection_is_told(world: World, database_dsn: str) -> None:

@@ -78,7 +78,7 @@ class House:
         snapshot = await self.endpoints.snapshot()
         group = [_addition(endpoints, payload, snapshot.partitions[TENANT]) for _ in range(number)]
         await Journal(self.database, key_retention_seconds=60).append(snapshot.versions, group)
-        await WakeupSender(self.database).send(endpoints)
+        await WakeupSender(self.database).send()
         return [addition.envelope.receipt_id for addition in group]
 
     async def receipt(self, receipt: UUID) -> ReceiptView:

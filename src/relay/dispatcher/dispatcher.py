@@ -143,11 +143,15 @@ class Dispatcher:
             self._idle.set()
 
     async def _listen(self) -> None:
-        await self._stores.wakeups.listen(self._woken)
+        await self._stores.wakeups.listen(self._woken, self._heard)
 
     def _woken(self) -> None:
         """A wake-up came, or the connection that listens for them was made."""
         self._alarm.ring()
+        self._heard()
+
+    def _heard(self) -> None:
+        """The database has spoken to the connection that listens."""
         self._emit(LoopSucceeded(Loop.WAKEUPS))
 
     async def _supervised(self, loops: dict[Loop, Body]) -> None:

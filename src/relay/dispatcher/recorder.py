@@ -8,6 +8,7 @@ a crash or a lost connection repeats a batch and never drops one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -49,6 +50,9 @@ from relay.store.queue import LaneHold, Queue, Recorded
 
 BATCH = 500
 """Attempts per transaction at the most."""
+
+QUIET_SECONDS = 30.0
+"""How long there may be nothing to write before a round without work says that the loop is there."""
 
 PACE_SECONDS = 0.010
 """The shortest time between the starts of two small batches."""
@@ -113,7 +117,9 @@ class Recorder:
     async def run(self) -> None:
         """Write until cancelled. Raises `StoreUnavailable`; nothing is lost by that."""
         while True:
-            await self._filled.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(QUIET_SECONDS):
+                    await self._filled.wait()
             began = self._ambient.monotonic()
             # outcomes first: a hold must stand before deliveries of its lane are given back
             await self._write_outcomes()

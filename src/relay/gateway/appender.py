@@ -239,11 +239,12 @@ class Appender:
             self._tell(new)
 
     def _tell(self, new: Sequence[Member]) -> None:
-        """Wake the lanes of what was stored, and say what happened."""
+        """Wake the dispatchers if anything became due, and say what happened."""
         fan_outs = [member.addition.fan_out for member in new]
-        self._wakeups.announce([endpoint for fan_out in fan_outs for _, endpoint in fan_out])
-        now = self._ambient.monotonic()
         deliveries = sum(map(len, fan_outs))
+        if deliveries:
+            self._wakeups.announce()
+        now = self._ambient.monotonic()
         unrouted = fan_outs.count(())
         self._emit(
             AppendCommitted(len(new), deliveries, tuple([now - member.submission.accepted_at for member in new]))

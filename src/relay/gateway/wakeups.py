@@ -1,4 +1,4 @@
-"""Telling dispatchers which lanes have something due.
+"""Telling dispatchers that something is due.
 
 Owns the moment of it: after the append, apart from it, one call at a time. What becomes due meanwhile
 shares the next one. Invariant: a wake-up that fails delays a delivery until the next poll, and harms nothing else.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from uuid import UUID
 
 from relay.store.faults import StoreUnavailable
 from relay.store.wakeups import WakeupSender
@@ -22,23 +20,23 @@ class Wakeups:
 
     def __init__(self, sender: WakeupSender) -> None:
         self._sender = sender
-        self._lanes: set[UUID] = set()
+        self._wanted = False
         self._sending: asyncio.Task[None] | None = None
 
-    def announce(self, lanes: Iterable[UUID]) -> None:
-        """Have a wake-up sent that names these lanes, soon."""
-        self._lanes.update(lanes)
-        if self._lanes and self._sending is None:
+    def announce(self) -> None:
+        """Have a wake-up sent, soon."""
+        self._wanted = True
+        if self._sending is None:
             self._sending = asyncio.create_task(self._send(), name="wake-ups")
 
     async def _send(self) -> None:
         try:
-            while self._lanes:
-                lanes, self._lanes = self._lanes, set()
-                await self._sender.send(lanes)
+            while self._wanted:
+                self._wanted = False
+                await self._sender.send()
         except StoreUnavailable as fault:
-            self._lanes.clear()
-            logger.warning("a wake-up was not sent, the poll will find what it named: %s", fault)
+            self._wanted = False
+            logger.warning("a wake-up was not sent, the poll will find what it was about: %s", fault)
         finally:
             self._sending = None
 

@@ -1,15 +1,14 @@
-"""Wake-ups: "something is due for these lanes", sent from gateways to dispatchers.
+"""Wake-ups: "something is due", sent from gateways to dispatchers.
 
 Owns the channel. A wake-up is a hint and may get lost: the poll is the truth. It is sent from a transaction of its
-own, since NOTIFY takes a lock of the whole server at commit. Invariant: losing every wake-up delays deliveries and
-loses none.
+own, since NOTIFY takes a lock of the whole server at commit, and names nothing: whoever is woken looks at every open
+lane. Invariant: losing every wake-up delays deliveries and loses none; a listener whose link has died finds out.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from uuid import UUID
+from collections.abc import Callable
 
 import asyncpg
 
@@ -17,10 +16,12 @@ from relay.store import faults
 from relay.store.database import CONNECT_TIMEOUT, Database
 
 CHANNEL = "relay_wakeups"
-EVERY_LANE = "*"
 
-_LANES_NAMED = 100
-"""More lanes than this are not named one by one: a payload holds less than 8,000 bytes."""
+QUIET_SECONDS = 30.0
+"""After how long without news the listener asks whether its connection lives: a link may die without a word."""
+
+ANSWER_SECONDS = 5.0
+"""How long the answer may take."""
 
 
 class WakeupSender:
@@ -29,12 +30,14 @@ class WakeupSender:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def send(self, lanes: Iterable[UUID]) -> None:
-        """Tell every dispatcher that these endpoints have something due."""
-        named = set(lanes)
-        payload = EVERY_LANE if len(named) > _LANES_NAMED else ",".join(lane.hex for lane in named)
+    async def send(self) -> None:
+        """Tell every dispatcher that something is due. Raises `StoreUnavailable`."""
         async with self._database.connection() as connection:
-            await connection.execute("select pg_notify($1, $2)", CHANNEL, payload)
+            await connection.execute("select pg_notify($1, '')", CHANNEL)
+
+
+def _nobody() -> None:
+    """Nobody wants to know that the connection lives."""
 
 
 class WakeupListener:
@@ -44,20 +47,37 @@ class WakeupListener:
         self._dsn = dsn
         self._name = name
 
-    async def listen(self, on_wakeup: Callable[[], None]) -> None:
-        """Call `on_wakeup` for each wake-up until the connection is lost (raises `StoreUnavailable`) or cancelled."""
-        lost = asyncio.Event()
+    async def listen(self, on_wakeup: Callable[[], None], on_answer: Callable[[], None] = _nobody) -> None:
+        """Call `on_wakeup` for each wake-up until the connection is lost (raises `StoreUnavailable`) or cancelled.
+
+        `on_answer` is called whenever the server has answered that it is still there.
+        """
         with faults.translated():
             connection = await asyncpg.connect(
-                self._dsn, timeout=CONNECT_TIMEOUT, server_settings={"application_name": self._name}
+                self._dsn,
+                timeout=CONNECT_TIMEOUT,
+                command_timeout=ANSWER_SECONDS,
+                server_settings={"application_name": self._name},
             )
+        lost = asyncio.Event()
+        connection.add_termination_listener(lambda _: lost.set())
         try:
-            connection.add_termination_listener(lambda _: lost.set())
             with faults.translated():
                 await connection.add_listener(CHANNEL, lambda *_: on_wakeup())
-            # what came due while nobody listened
-            on_wakeup()
-            await lost.wait()
+                # what came due while nobody listened
+                on_wakeup()
+                while not await _is_set(lost, within=QUIET_SECONDS):
+                    await connection.execute("select 1")
+                    on_answer()
             raise faults.StoreUnavailable("the connection that listens for wake-ups was lost")
         finally:
             connection.terminate()
+
+
+async def _is_set(event: asyncio.Event, *, within: float) -> bool:
+    try:
+        async with asyncio.timeout(within):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
