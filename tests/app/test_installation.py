@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from relay.app import installation
 from relay.app.faults import CannotRun
 from relay.app.installation import KEY_FILE, Installation, check_ready, find, keys_of_folder, read_keys
 from relay.domain.secret import Secret
@@ -36,6 +39,26 @@ def test_of_many_who_make_the_key_at_once_all_get_the_same(tmp_path: Path) -> No
         made = list(pool.map(keys_of_folder, [tmp_path] * 64))
     assert len(set(made)) == 1
     assert [entry.name for entry in tmp_path.iterdir()] == [KEY_FILE]
+
+
+def test_a_key_is_made_on_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    made = keys_of_folder(tmp_path)
+    assert read_keys(tmp_path) == made == keys_of_folder(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == [KEY_FILE]
+    assert stat.S_IMODE((tmp_path / KEY_FILE).stat().st_mode) == 0o600
+
+
+def test_the_name_of_a_key_file_is_on_the_disk_before_the_key_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled: list[tuple[Path, bool]] = []
+    monkeypatch.setattr(installation, "settle", lambda folder: settled.append((folder, (folder / KEY_FILE).exists())))
+    keys_of_folder(tmp_path)
+    assert settled == [(tmp_path, True)]
 
 
 def test_several_keys_are_read_newest_first(tmp_path: Path) -> None:

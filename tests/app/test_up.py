@@ -148,3 +148,14 @@ def test_the_folder_of_a_stopped_installation_holds_nothing_of_its_processes(alo
     assert service.stop() == 0
     assert list(alone.folder.glob("relay-*")) == []
     assert not list(Path(alone.folder / "data" / "pg").glob("*.new-*"))
+
+
+async def test_a_key_that_is_gone_is_never_replaced_in_silence(alone: Installation) -> None:
+    alone.up("--dev").stop()
+    key = alone.folder / "data" / "secret-keys"
+    aside = key.rename(key.with_name("moved-away"))
+    second = up_that_fails(alone)
+    assert "secret-keys is missing" in second.log_tail()
+    assert not key.exists()
+    aside.rename(key)
+    assert alone.up("--dev").stop() == 0

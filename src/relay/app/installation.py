@@ -6,6 +6,7 @@ and one that exists is never replaced."""
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ from pathlib import Path
 from relay.app.faults import CannotRun
 from relay.domain.secret import Secret
 from relay.embedded import EmbeddedFault, running_dsn
+from relay.embedded.files import settle
 from relay.settings import Settings, check_database
 from relay.store.database import Database
 from relay.store.faults import (
@@ -32,6 +34,9 @@ from relay.store.migrate import check_migrated
 from relay.store.vault import InvalidKey, Vault, new_key
 
 KEY_FILE = "secret-keys"
+
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES}
+"""What file systems without hard links answer (exFAT, some network and FUSE mounts)."""
 
 _LOOK = "check that the server runs and that DATABASE_URL names it"
 _ADVICE = (
@@ -102,7 +107,9 @@ def find(settings: Settings) -> Installation:
         )
     keys = settings.secret_keys or read_keys(folder)
     if keys is None:
-        raise CannotRun(f"{folder / KEY_FILE} is missing: put it back from a backup, or restart `relay up` there")
+        raise CannotRun(
+            f"{folder / KEY_FILE} is missing: put it back from a backup, or give the key as RELAY_SECRET_KEYS"
+        )
     return Installation(Secret(dsn), keys)
 
 
@@ -166,6 +173,20 @@ def _place(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        path.hardlink_to(aside)
+        _name(path, Path(aside))
+        settle(path.parent)
     finally:
-        Path(aside).unlink()
+        Path(aside).unlink(missing_ok=True)
+
+
+def _name(path: Path, aside: Path) -> None:
+    """Give a file its name, unless that is taken (raises `FileExistsError`)."""
+    try:
+        path.hardlink_to(aside)
+    except OSError as fault:
+        if fault.errno not in _NO_LINKS:
+            raise
+        # one step less strict: whoever makes a key holds the lock of the folder's server
+        if path.exists():
+            raise FileExistsError(path) from fault
+        aside.rename(path)

@@ -16,9 +16,12 @@ from pathlib import Path
 
 from relay.app.connections import of_server
 from relay.app.faults import CannotRun
-from relay.app.installation import keys_of_folder, one_line
-from relay.embedded import EmbeddedFault, EmbeddedServer
+from relay.app.installation import KEY_FILE, Installation, away, keys_of_folder, one_line, read_keys
+from relay.domain.secret import Secret
+from relay.embedded import EmbeddedFault, EmbeddedServer, running_dsn
 from relay.settings import Settings
+from relay.store.faults import StoreUnavailable
+from relay.store.keys import is_sealed
 
 LOOK_SECONDS = 1.0
 """How often the server is looked at. It is a question to the kernel, not to PostgreSQL."""
@@ -43,7 +46,7 @@ async def local_database(settings: Settings, *, say: Say, notice: Say) -> AsyncI
             stack.push_async_callback(_stop, server)
             await _start(server, say)
             stack.callback(say, "stopping the database")
-            _keys(settings, folder)
+            await _keys(settings, folder)
             keeper = asyncio.create_task(_keep(server, notice), name="database")
             stack.push_async_callback(_cancelled, keeper)
             yield
@@ -51,9 +54,24 @@ async def local_database(settings: Settings, *, say: Say, notice: Say) -> AsyncI
         raise CannotRun(one_line(fault)) from fault
 
 
-def _keys(settings: Settings, folder: Path) -> None:
-    if settings.secret_keys is None:
-        keys_of_folder(folder)
+async def _keys(settings: Settings, folder: Path) -> None:
+    """Have a key beside the server: a new one only where nothing was sealed under a key that is gone."""
+    if settings.secret_keys is not None or read_keys(folder) is not None:
+        return
+    dsn = running_dsn(folder)
+    if dsn is None:
+        raise CannotRun(f"the database in {folder} has died; see its log there, and start again")
+    async with Installation(Secret(dsn), ()).database("relay up", 1) as database:
+        try:
+            sealed = await is_sealed(database)
+        except StoreUnavailable as fault:
+            raise away(fault) from fault
+    if sealed:
+        raise CannotRun(
+            f"{folder / KEY_FILE} is missing, and the database there holds what was sealed with its key: put the file"
+            " back from a backup, or give the key as RELAY_SECRET_KEYS; to begin anew, name another folder"
+        )
+    keys_of_folder(folder)
 
 
 async def _start(server: EmbeddedServer, say: Say) -> None:

@@ -6,6 +6,8 @@ something, so that a wrong key is told at the start and not by deliveries that n
 
 from __future__ import annotations
 
+import asyncpg
+
 from relay.domain.secret import Secret
 from relay.store import statements
 from relay.store.database import Database
@@ -33,6 +35,18 @@ async def agree_on_keys(database: Database, vault: Vault) -> None:
             )
         if not any(_opens(vault.newest(), mark) for mark in marks):
             await connection.execute(statements.text("insert_key_mark"), vault.seal(_MARK))
+
+
+async def is_sealed(database: Database) -> bool:
+    """Whether anything in the database was sealed under a key, whatever its shape. Raises `StoreUnavailable`."""
+    async with database.connection() as connection:
+        for question in ("has_secrets", "has_key_marks"):
+            try:
+                if await connection.fetchval(statements.text(question)):
+                    return True
+            except asyncpg.UndefinedTableError:  # a database of before that migration, or of before them all
+                continue
+    return False
 
 
 def _opens(vault: Vault, mark: bytes) -> bool:

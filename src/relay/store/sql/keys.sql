@@ -11,6 +11,16 @@ lock table key_marks in share row exclusive mode;
 -- index:
 select m.sealed from key_marks m order by m.made_at;
 
+-- name: has_key_marks
+-- parameters:
+-- index:
+select exists (select from key_marks);
+
+-- name: has_secrets
+-- parameters:
+-- index: secrets_pkey
+select exists (select from secrets);
+
 -- name: insert_key_mark
 -- parameters: sealed
 -- index:
