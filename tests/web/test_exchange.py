@@ -10,7 +10,7 @@ from starlette.types import Message, Receive
 
 from relay.web import exchange
 from relay.web.answers import Answer
-from relay.web.exchange import BodyReader, Disconnected, Intake, send_answer
+from relay.web.exchange import BodyReader, Disconnected, Heap, Intake, send_answer
 from relay.web.problems import ErrorCode, Refused
 
 LIMIT = 10
@@ -196,3 +196,50 @@ async def test_a_length_that_cannot_be_read_is_no_missing_body(declared: bytes) 
 @pytest.mark.parametrize("declared", [None, b"0", b"00"])
 async def test_a_request_that_declares_no_body_has_ended(declared: bytes | None) -> None:
     assert Intake(never, declared=declared, chunked=False).ended
+
+
+def slow(*parts: bytes) -> tuple[Receive, asyncio.Event]:
+    """A client that sends these pieces and the last one only when the event is set."""
+    go_on = asyncio.Event()
+    left = iter(parts)
+    waiting = len(parts)
+
+    async def receive() -> Message:
+        nonlocal waiting
+        waiting -= 1
+        if not waiting:
+            await go_on.wait()
+        return {"type": "http.request", "body": next(left), "more_body": waiting > 0}
+
+    return receive, go_on
+
+
+async def test_all_bodies_under_read_together_have_a_bound_and_what_ended_makes_room() -> None:
+    heap = Heap(most=LIMIT)
+    reader = BodyReader(LIMIT, heap=heap)
+    first, go_on = slow(b"abcdef", b"g")
+    reading = asyncio.create_task(reader.read(chunked(first)))
+    await asyncio.sleep(0)
+    with pytest.raises(Refused) as refused:
+        await reader.read(chunked(pieces(b"abc", b"defg", b"h")))
+    assert refused.value.problem.code is ErrorCode.OVERLOADED
+    assert await reader.read(chunked(pieces(b"0123456789"))) == b"0123456789", "what comes in one piece is not kept"
+    go_on.set()
+    assert await reading == b"abcdefg"
+    assert heap.bytes == 0
+    assert await reader.read(chunked(pieces(b"abc", b"defg", b"h"))) == b"abcdefgh"
+
+
+async def test_a_body_that_is_alone_may_be_as_large_as_its_own_limit() -> None:
+    heap = Heap(most=3)
+    assert await BodyReader(LIMIT, heap=heap).read(chunked(pieces(b"abcd", b"efg", b"h"))) == b"abcdefgh"
+    assert heap.bytes == 0
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_body_that_is_given_up_makes_room(whole: bool) -> None:
+    heap = Heap()
+    parts = (b"abcdef", b"ghijklm") if whole else (b"abc",)
+    with pytest.raises((Refused, Disconnected)):
+        await BodyReader(LIMIT, heap=heap).read(chunked(pieces(*parts, whole=whole)))
+    assert heap.bytes == 0

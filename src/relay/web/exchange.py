@@ -2,7 +2,8 @@
 
 Owns reading within a limit of bytes and of time, for bodies of declared length and chunked ones alike, and the end of
 a connection whose request was answered before its end. Invariant: never more than the limit and what the server has
-buffered beyond it are held, whatever a `Content-Length` claims, and neither a body nor its rest is waited for for ever.
+buffered beyond it are held, whatever a `Content-Length` claims, nor more than `MOST_UNDER_READ` of all bodies together,
+and neither a body nor its rest is waited for for ever.
 """
 
 from __future__ import annotations
@@ -21,12 +22,33 @@ DISCARD_SECONDS = 2.0
 DISCARD_BYTES = 4 * 1024 * 1024
 """What a client that goes on sending after its answer is granted before the connection is closed under it."""
 
+MOST_UNDER_READ = 128 * 1024 * 1024
+"""Bytes of bodies that have come in parts and are not whole yet, in one process."""
+
 _SWEEP_SECONDS = 1.0
 _CLOSE = (b"connection", b"close")
 
 
 class Disconnected(Exception):
     """The client left before its request was whole. There is nobody to answer."""
+
+
+class Heap:
+    """The bytes of unfinished bodies, all together; at most `most`, but for one that is alone."""
+
+    def __init__(self, most: int = MOST_UNDER_READ) -> None:
+        self.bytes = 0
+        self._most = most
+
+    def grow(self, own: int, more: int) -> None:
+        """A body that has `own` bytes here gets `more`. Raises `Refused` (`overloaded`)."""
+        if self.bytes + more > self._most and self.bytes > own:
+            raise refuse(ErrorCode.OVERLOADED, "too many large bodies are being read; send it again in a moment")
+        self.bytes += more
+
+
+_HEAP = Heap()
+"""This process's."""
 
 
 class Intake:
@@ -56,14 +78,20 @@ class Intake:
             self.ended = True
         return message
 
-    async def read(self, limit: int) -> bytes:
-        """The whole body, at most `limit` bytes. Raises `Refused` (`payload_too_large`) and `Disconnected`.
+    async def read(self, limit: int, heap: Heap = _HEAP) -> bytes:
+        """The whole body, at most `limit` bytes. Raises `Refused` (`payload_too_large`, `overloaded`), `Disconnected`.
 
         A declared length past the limit is refused before anything is read. The time is `BodyReader`'s to bound.
         """
         if self.declared > limit:
             raise too_large(limit)
         body = bytearray()
+        try:
+            return await self._gather(body, limit, heap)
+        finally:
+            heap.bytes -= len(body)
+
+    async def _gather(self, body: bytearray, limit: int, heap: Heap) -> bytes:
         while not self.ended:
             message = await self._receive()
             if message["type"] == "http.disconnect":
@@ -75,6 +103,7 @@ class Intake:
                 raise too_large(limit)
             if self.ended and not body:
                 return part
+            heap.grow(len(body), len(part))
             body += part
         return bytes(body)
 
@@ -101,8 +130,16 @@ class BodyReader:
     whole ingest of an event may.
     """
 
-    def __init__(self, limit: int, *, seconds: float = READ_SECONDS, sweep_seconds: float = _SWEEP_SECONDS) -> None:
+    def __init__(
+        self,
+        limit: int,
+        *,
+        seconds: float = READ_SECONDS,
+        sweep_seconds: float = _SWEEP_SECONDS,
+        heap: Heap = _HEAP,
+    ) -> None:
         self.limit = limit
+        self._heap = heap
         self._seconds = seconds
         self._sweep_seconds = sweep_seconds
         self._reading: dict[asyncio.Task[object], float] = {}
@@ -110,7 +147,7 @@ class BodyReader:
         self._sweeping = False
 
     async def read(self, intake: Intake) -> bytes:
-        """The whole body. Raises `Refused` (`payload_too_large`, `body_timeout`) and `Disconnected`."""
+        """The whole body. Raises `Refused` (`payload_too_large`, `body_timeout`, `overloaded`) and `Disconnected`."""
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a body is read inside a task")
@@ -120,7 +157,7 @@ class BodyReader:
             self._sweeping = True
             loop.call_later(self._sweep_seconds, self._sweep, loop)
         try:
-            return await intake.read(self.limit)
+            return await intake.read(self.limit, self._heap)
         except asyncio.CancelledError:
             # as asyncio.timeout does it: a cancellation that was not ours stays one
             if task in self._late and task.uncancel() == 0:

@@ -142,7 +142,9 @@ ERRORS: Mapping[ErrorCode, ErrorKind] = {
     ErrorCode.DATABASE_UNAVAILABLE: ErrorKind(
         503, "Database unavailable", "The database did not answer. Try again, with the same `Idempotency-Key`."
     ),
-    ErrorCode.OVERLOADED: ErrorKind(503, "Overloaded", "Too many events wait to be stored. Nothing was; try again."),
+    ErrorCode.OVERLOADED: ErrorKind(
+        503, "Overloaded", "Too much is being read or waits to be stored. Nothing was stored; try again."
+    ),
     ErrorCode.DRAINING: ErrorKind(503, "Draining", "This gateway is stopping. Nothing was stored; try again."),
 }
 """Every code, in the order of the documentation."""
