@@ -217,6 +217,18 @@ async def test_the_oldest_open_receipt_is_the_oldest_with_something_owed(world: 
     assert 100 <= (await measure(health)).oldest_open_receipt_age < 130
 
 
+@pytest.mark.parametrize("state", [EndpointState.PAUSED, EndpointState.DISABLED])
+async def test_what_waits_for_a_person_does_not_keep_an_alarm_ringing(
+    world: World, health: Health, state: EndpointState
+) -> None:
+    closed, open_lane = await world.add_endpoints(2)
+    now_ms = new_id().int >> 80
+    await world.append(event(to=(closed,), receipt=new_id(unix_ms=now_ms - 500_000)))
+    await world.append(event(to=(open_lane,), receipt=new_id(unix_ms=now_ms - 100_000)))
+    await world.endpoints.set_state(TENANT, closed, state)
+    assert 100 <= (await measure(health)).oldest_open_receipt_age < 130
+
+
 async def test_what_awaits_its_ack_keeps_its_receipt_open(world: World, health: Health) -> None:
     receipt = new_id(unix_ms=(new_id().int >> 80) - 200_000)
     await world.append(event(to=(await world.add_endpoint(),), receipt=receipt))

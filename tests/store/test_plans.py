@@ -217,6 +217,26 @@ async def test_lateness_touches_each_lane_and_not_its_rows(watched: tuple[World,
     assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < LANES * 15
 
 
+async def test_the_gauges_of_the_queue_read_indexes_and_no_rows(watched: tuple[World, list[str]]) -> None:
+    """A hundred thousand rows lie in some thousand blocks; their index entries in some hundred."""
+    world, _ = watched
+    async with world.database.connection() as connection:
+        answer = await connection.fetchval(
+            f"explain (analyze, buffers, format json) {statements.text('measure_queue')}"
+        )
+    top = json.loads(answer)[0]["Plan"]
+    assert heap_fetches(top) < ROWS / 10
+    assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < LANES * 15
+
+
+def heap_fetches(node: dict[str, Any]) -> int:
+    """How many rows were looked up although an index had what was asked for, or because it had not."""
+    below = sum(heap_fetches(each) for each in node.get("Plans", ()))
+    if node.get("Relation Name") != "deliveries" or node["Node Type"] == "Index Only Scan":
+        return below + int(node.get("Heap Fetches", 0))
+    return below + int(node["Actual Rows"] * node["Actual Loops"])
+
+
 async def test_a_claim_touches_few_rows_however_many_a_closed_lane_holds(watched: tuple[World, list[str]]) -> None:
     """Fifty thousand rows lie in a closed lane; the claim may not even look at them."""
     world, _ = watched

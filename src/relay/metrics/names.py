@@ -209,7 +209,7 @@ DLQ_INFLOW = Metric(
 )
 RECEIPTS_OPEN_AGE = _report(
     "receipts_open_age_seconds",
-    "Age of the oldest open receipt that is still owed a delivery inside its retry window or ack deadline",
+    "Age of the oldest open receipt that is still owed a delivery or an ack by an endpoint that is active",
     _closed("stat", ("max",)),
 )
 RECEIPTS_CLOSED = _counter(
