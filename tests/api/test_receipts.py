@@ -62,6 +62,8 @@ async def test_a_receipt_has_its_envelope_and_what_is_owed(world: World) -> None
         "reason": None,
         "boundary": "B3",
         "last_error": None,
+        "redriven_at": None,
+        "discarded_at": None,
     }
     assert told(shown) == UNTIL_ROUTED
     moments = [entry["at_ms"] for entry in shown.pop("timeline")]
@@ -84,6 +86,8 @@ async def test_a_receipt_has_its_envelope_and_what_is_owed(world: World) -> None
         "outcome": None,
         "reason": None,
         "closed_at": None,
+        "delivery_count": 1,
+        "discarded": 0,
     }
 
 

@@ -5,10 +5,11 @@ Owns the wiring that the composition root does in the product, with the real clo
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ from relay.gateway import Durability, IngestLimits, create_gateway
 from relay.store.database import Database
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
+from relay.store.history import History
 from relay.store.journal import Journal
 from relay.store.queue import FIRST_LANE, Queue
 from relay.store.receipts import Receipts
@@ -53,6 +55,33 @@ def new_id() -> UUID:
     return ids.uuid7(time.time_ns() // 1_000_000, os.urandom(ids.ENTROPY_BYTES))
 
 
+class Watched(Receipts):
+    """Receipts that tell how they are asked which of them are closed: how often, for how many, how many at once."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.asked = self.last = self.most_at_once = self._at_once = 0
+        self._changed = asyncio.Event()
+
+    async def closed_among(self, receipts: Collection[UUID]) -> set[UUID]:
+        self.asked += 1
+        self.last = len(receipts)
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        self._changed.set()
+        try:
+            return await super().closed_among(receipts)
+        finally:
+            self._at_once -= 1
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Return once `holds()`, looked at after each question. Raises `TimeoutError`."""
+        async with asyncio.timeout(10):
+            while not holds():
+                self._changed.clear()
+                await self._changed.wait()
+
+
 class Switch:
     """Whether the process drains."""
 
@@ -74,6 +103,7 @@ class World:
     database: Database
     destinations: Destinations
     queue: Queue
+    receipts: Watched
     health: Health
     draining: Switch
     ear: Ear
@@ -86,12 +116,14 @@ class World:
         vault, ambient, draining, ear = Vault([new_key()]), real_ambient(), Switch(), Ear()
         endpoints = Endpoints(database, vault)
         destinations = Destinations(database, vault, default_retry=DEFAULT)
+        receipts = Watched(database)
         queue, health = Queue(database, database), Health(database)
         api = create_api(
             ApiDeps(
                 endpoints=endpoints,
                 destinations=destinations,
-                receipts=Receipts(database),
+                receipts=receipts,
+                history=History(database),
                 queue=queue,
                 health=health,
                 ambient=ambient,
@@ -117,7 +149,7 @@ class World:
         )
         app = by_path(gateway.routes, api)
         try:
-            yield cls(dsn, app, gateway.routes, api, database, destinations, queue, health, draining, ear)
+            yield cls(dsn, app, gateway.routes, api, database, destinations, queue, receipts, health, draining, ear)
         finally:
             await gateway.drain(5.0)
             await database.close()
@@ -145,6 +177,36 @@ class World:
         reply = await call(self.app, "POST", "/v1/events", headers=lines, body=body)
         assert reply.status == 202, reply
         return reply.json()
+
+    async def post_batch(self, count: int, event_type: str = "invoice.paid") -> list[Any]:
+        """Post so many events at once, all of one millisecond; answers their 202s."""
+        reply = await self.send("POST", "/v1/events/batch", [{"type": event_type, "payload": n} for n in range(count)])
+        assert reply.status == 202, reply
+        accepted: list[Any] = reply.json()["data"]
+        return accepted
+
+    async def pages(
+        self, path: str, limit: int = 100, between: Callable[[], Awaitable[object]] | None = None
+    ) -> list[Any]:
+        """Read a list to its end, page by page, doing something between two pages; answers all items."""
+        items: list[Any] = []
+        cursors: set[str] = set()
+        following = ""
+        join = "&" if "?" in path else "?"
+        while True:
+            reply = await self.get(f"{path}{join}limit={limit}{following}")
+            assert reply.status == 200, reply
+            page = reply.json()
+            assert len(page["data"]) <= limit
+            items += page["data"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return items
+            assert cursor not in cursors, "the list goes round in circles"
+            cursors.add(cursor)
+            following = f"&cursor={cursor}"
+            if between is not None:
+                await between()
 
     async def claim(self) -> ClaimedDelivery:
         """Claim the one delivery that is due."""

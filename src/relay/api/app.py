@@ -18,6 +18,7 @@ from starlette.routing import Match, Route
 from relay.api import documentation, endpoints, health, page, receipts
 from relay.api.deps import ApiDeps
 from relay.api.readiness import Readiness
+from relay.api.waiting import Waiting
 from relay.store.faults import StoreUnavailable
 from relay.web.exchange import BodyReader
 from relay.web.problems import ErrorCode, FieldFault, Problem, invalid, pointer, refuse
@@ -46,6 +47,7 @@ def create_api(deps: ApiDeps) -> FastAPI:
     app = _routed(deps.version)
     app.state.deps = deps
     app.state.readiness = Readiness(health=deps.health, ambient=deps.ambient, late_seconds=deps.ready_late_seconds)
+    app.state.waiting = Waiting(receipts=deps.receipts, ambient=deps.ambient, is_draining=deps.is_draining)
     app.state.bodies = BodyReader(deps.max_body_bytes)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _framework_error)

@@ -16,6 +16,7 @@ from relay.domain.egress import EgressPolicy
 from relay.domain.telemetry import Listener
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
+from relay.store.history import History
 from relay.store.queue import Queue
 from relay.store.receipts import Receipts
 
@@ -46,6 +47,7 @@ class ApiDeps:
     endpoints: Endpoints
     destinations: Destinations
     receipts: Receipts
+    history: History
     queue: Queue
     health: Health
     ambient: Ambient

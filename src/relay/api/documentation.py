@@ -14,7 +14,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from relay.api import ingest_documentation
-from relay.api.examples import ANSWERS, BODIES
+from relay.api.examples import ANSWERS, BODIES, QUERIES
 from relay.api.problem_documentation import PROBLEM_SCHEMA
 
 TAGS = [
@@ -89,6 +89,9 @@ def _drop_frameworks_errors(responses: dict[str, Any]) -> None:
 
 def _add_examples(operation: dict[str, Any]) -> None:
     name = operation["operationId"]
+    for parameter in operation.get("parameters", ()):
+        if parameter["name"] in QUERIES.get(name, {}):
+            parameter["example"] = QUERIES[name][parameter["name"]]
     for media_type, example in BODIES.get(name, {}).items():
         operation["requestBody"]["content"][media_type]["example"] = example
     for status, by_media_type in ANSWERS.get(name, {}).items():

@@ -7,8 +7,9 @@ and that of its rotation.
 from __future__ import annotations
 
 import logging
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Query, Response
 from starlette.background import BackgroundTask
 
 from relay.api.deps import Deps, Tenant
@@ -24,10 +25,12 @@ from relay.api.endpoint_models import (
 )
 from relay.api.endpoint_rules import check_profile, read_change, read_new, read_secret
 from relay.api.json_route import JsonRoute
-from relay.api.problem_documentation import problems
+from relay.api.problem_documentation import LISTED, problems
+from relay.api.receipt_models import DeliveryPage, Status
+from relay.api.receipt_views import list_delivery
 from relay.api.requests import Cursor, EndpointId, Limit, new_id, no_such, only_known_parameters
 from relay.domain import ids
-from relay.domain.delivery import DeadReason
+from relay.domain.delivery import DeadReason, DeliveryStatus
 from relay.domain.endpoint import Destination, Endpoint, EndpointState
 from relay.domain.signing import SECRET_ENTROPY_BYTES, new_secret
 from relay.domain.telemetry import DeadLettered, Listener
@@ -44,7 +47,7 @@ router = APIRouter(
     generate_unique_id_function=operation_id,
 )
 
-LISTING = "endpoints"
+LISTING = paging.Listing("endpoints", paging.BY_ID)
 
 logger = logging.getLogger(__name__)
 
@@ -52,10 +55,10 @@ _NAMES_DRAWN = 5
 _BURIED_AT_ONCE = 500
 
 _UNKNOWN = problems(ErrorCode.NOT_FOUND)
-_FILTERS = problems(ErrorCode.BAD_FILTER, ErrorCode.BAD_CURSOR)
 _BODY = (
     ErrorCode.MALFORMED,
     ErrorCode.BODY_TIMEOUT,
+    ErrorCode.OVERLOADED,
     ErrorCode.PAYLOAD_TOO_LARGE,
     ErrorCode.CONTENT_TYPE,
     ErrorCode.INVALID,
@@ -83,14 +86,14 @@ async def create_endpoint(wanted: EndpointNew, deps: Deps, tenant: Tenant, respo
     raise AssertionError("the last try returns or raises")
 
 
-@router.get("", responses=_FILTERS, dependencies=[Depends(only_known_parameters)])
+@router.get("", responses=problems(*LISTED), dependencies=[Depends(only_known_parameters)])
 async def list_endpoints(
     deps: Deps, tenant: Tenant, limit: Limit = paging.DEFAULT_LIMIT, cursor: Cursor = None
 ) -> EndpointPage:
     """List the endpoints, newest first."""
-    before = NEWEST if cursor is None else paging.read_cursor(LISTING, cursor)
+    before = NEWEST if cursor is None else LISTING.read_cursor(cursor)
     rows = await deps.endpoints.list(tenant, before=before, limit=limit + 1)
-    shown, following = paging.page(LISTING, rows, limit, lambda endpoint: endpoint.id)
+    shown, following = LISTING.page(rows, limit, lambda endpoint: endpoint.id)
     return EndpointPage(data=[EndpointShown.of(endpoint) for endpoint in shown], next_cursor=following)
 
 
@@ -98,6 +101,36 @@ async def list_endpoints(
 async def get_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
     """Show an endpoint."""
     return _shown(await deps.endpoints.get(tenant, endpoint_id))
+
+
+@router.get(
+    "/{id}/deliveries",
+    responses=problems(ErrorCode.NOT_FOUND, *LISTED),
+    dependencies=[Depends(only_known_parameters)],
+)
+async def list_deliveries(
+    endpoint_id: EndpointId,
+    deps: Deps,
+    tenant: Tenant,
+    status: Annotated[Status | None, Query(description="Deliveries of this status alone.")] = None,
+    limit: Limit = paging.DEFAULT_LIMIT,
+    cursor: Cursor = None,
+) -> DeliveryPage:
+    """List what was and is owed to an endpoint, newest first."""
+    if await deps.endpoints.get(tenant, endpoint_id) is None:
+        raise no_such("endpoint")
+    listing = paging.Listing("deliveries", paging.BY_ID, (endpoint_id.hex, status))
+    page = await deps.history.deliveries(
+        tenant,
+        endpoint_id,
+        status=None if status is None else DeliveryStatus(status),
+        before=NEWEST if cursor is None else listing.read_cursor(cursor),
+        limit=limit,
+    )
+    return DeliveryPage(
+        data=[list_delivery(delivery) for delivery in page.items],
+        next_cursor=None if page.next is None else listing.write_cursor(page.next),
+    )
 
 
 @router.patch("/{id}", responses=problems(ErrorCode.NOT_FOUND, *_BODY))

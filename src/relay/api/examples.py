@@ -64,6 +64,8 @@ _DELIVERED = {
     "reason": None,
     "boundary": "B4",
     "last_error": None,
+    "redriven_at": None,
+    "discarded_at": None,
 }
 
 _RECEIPT = {
@@ -83,6 +85,8 @@ _RECEIPT = {
     "outcome": "delivered",
     "reason": None,
     "closed_at": LATER,
+    "delivery_count": 1,
+    "discarded": 0,
     "deliveries": [_DELIVERED],
     "timeline": [
         {"boundary": "B1", "what": "checked", "at_ms": 0.2, "consumer": None},
@@ -144,6 +148,13 @@ BODIES: Mapping[str, Examples] = {
 }
 """What is sent, by operation."""
 
+QUERIES: Mapping[str, Mapping[str, Any]] = {
+    "list_receipts": {"state": "open", "type": "invoice.*"},
+    "list_deliveries": {"status": "dead"},
+    "wait_for_receipt": {"timeout": 5},
+}
+"""What a call is asked with, by operation."""
+
 ANSWERS: Mapping[str, Mapping[str, Examples]] = {
     "post_event": {"202": {JSON: _ACCEPTED}},
     "post_batch": {
@@ -173,6 +184,9 @@ ANSWERS: Mapping[str, Mapping[str, Examples]] = {
     "rotate_secret": {
         "200": {JSON: {"id": AN_ENDPOINT, "secret": _SECRET, "previous_secret_expires_at": "2026-12-01T09:05:00.120Z"}}
     },
+    "list_deliveries": {"200": {JSON: _page({**_DELIVERED, "receipt_id": A_RECEIPT})}},
+    "list_receipts": {"200": {JSON: _page(_RECEIPT)}},
+    "wait_for_receipt": {"200": {JSON: _RECEIPT}},
     "get_receipt": {"200": {JSON: _RECEIPT}},
     "get_payload": {"200": {"*/*": '{"type":"invoice.paid","invoice":"4711","amount":"129.00"}'}},
     "get_delivery": {

@@ -87,6 +87,10 @@ def problems(*codes: ErrorCode) -> Responses:
     }
 
 
+LISTED = (ErrorCode.BAD_FILTER, ErrorCode.BAD_CURSOR)
+"""What every list refuses with."""
+
+
 def _example(code: ErrorCode) -> dict[str, Any]:
     detail, extra = _SAID.get(code, (ERRORS[code].meaning, {}))
     return {"summary": ERRORS[code].title, "value": Problem(code, detail, extra).document()}

@@ -33,6 +33,21 @@ class DeliveryShown(BaseModel):
     reason: DeadReason | None = Field(description="Why it is a dead letter.")
     boundary: Boundary = Field(description="The handoff that it has to pass next, or where it ended.")
     last_error: str | None
+    redriven_at: Instant | None = Field(description="When it was last sent again on demand.")
+    discarded_at: Instant | None = Field(description="When a person gave this dead letter up.")
+
+
+class DeliveryListed(DeliveryShown):
+    """An event owed to one endpoint, with its receipt."""
+
+    receipt_id: ReceiptText
+
+
+class DeliveryPage(BaseModel):
+    """A page of what was and is owed to an endpoint, newest first."""
+
+    data: list[DeliveryListed]
+    next_cursor: str | None
 
 
 class Moment(BaseModel):
@@ -65,8 +80,17 @@ class ReceiptShown(BaseModel):
     outcome: ReceiptOutcome | None
     reason: DeadReason | None = Field(description="`no_route` where no endpoint wanted the event.")
     closed_at: Instant | None
+    delivery_count: int = Field(description="How many there are; a list shows the first 100 of each receipt.")
+    discarded: int = Field(description="How many dead letters of it a person gave up.")
     deliveries: list[DeliveryShown]
     timeline: list[Moment]
+
+
+class ReceiptPage(BaseModel):
+    """A page of receipts, newest first."""
+
+    data: list[ReceiptShown]
+    next_cursor: str | None
 
 
 class AttemptShown(BaseModel):
@@ -105,4 +129,6 @@ class DeliveryDetail(BaseModel):
     reason: DeadReason | None
     boundary: Boundary
     last_error: str | None
+    redriven_at: Instant | None
+    discarded_at: Instant | None
     attempts: list[AttemptShown]

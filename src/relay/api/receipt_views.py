@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from relay.api.receipt_models import AttemptShown, DeliveryDetail, DeliveryShown, Moment, ReceiptShown
+from relay.api.receipt_models import AttemptShown, DeliveryDetail, DeliveryListed, DeliveryShown, Moment, ReceiptShown
 from relay.domain import ids, receipt
 from relay.domain.delivery import DeliveryStatus
 from relay.domain.endpoint import EndpointState
@@ -42,6 +42,8 @@ def show_receipt(view: ReceiptView) -> ReceiptShown:
         outcome=view.outcome,
         reason=view.reason,
         closed_at=instants.write_optional(view.closed_at),
+        delivery_count=view.expected,
+        discarded=view.discarded,
         deliveries=[
             DeliveryShown(**_shared(each), attempts=each.attempts) for each in view.deliveries if is_shown(each)
         ],
@@ -60,6 +62,11 @@ def show_delivery(view: DeliveryView, attempts: Iterable[AttemptView]) -> Delive
         attempt_count=view.attempts,
         attempts=[_attempt(attempt) for attempt in attempts],
     )
+
+
+def list_delivery(view: DeliveryView) -> DeliveryListed:
+    """One delivery without its attempts."""
+    return DeliveryListed(**_shared(view), attempts=view.attempts, receipt_id=ids.write(ids.RECEIPT, view.receipt_id))
 
 
 def is_shown(view: DeliveryView) -> bool:
@@ -106,6 +113,8 @@ def _shared(view: DeliveryView) -> dict[str, Any]:
         "reason": view.dead_reason,
         "boundary": boundary(view),
         "last_error": view.last_error,
+        "redriven_at": instants.write_optional(view.redriven_at),
+        "discarded_at": instants.write_optional(view.discarded_at),
     }
 
 
@@ -117,18 +126,25 @@ def _moments(view: ReceiptView) -> Iterator[receipt.Moment]:
         # one copy is asked for, so the commit itself is the proof, and with the proof the 202 is due
         yield receipt.Moment(TimelineWhat.CONFIRMED, view.committed_at)
         yield receipt.Moment(TimelineWhat.ACCEPTED, view.committed_at)
-    # routing is part of what was committed
-    if view.deliveries:
-        yield receipt.Moment(TimelineWhat.ROUTED, view.committed_at)
-    elif view.reason is not None:
-        yield receipt.Moment(TimelineWhat.DEAD_LETTERED, view.committed_at)
+    yield from _routing(view)
     for delivery in view.deliveries:
+        if delivery.redriven_at is not None:
+            yield receipt.Moment(TimelineWhat.REDRIVEN, delivery.redriven_at, delivery.consumer)
         if delivery.acked_at is not None:
             yield receipt.Moment(TimelineWhat.ACKED, delivery.acked_at, delivery.consumer)
         if delivery.dead_at is not None:
             yield receipt.Moment(TimelineWhat.DEAD_LETTERED, delivery.dead_at, delivery.consumer)
     if view.closed_at is not None:
         yield receipt.Moment(TimelineWhat.CLOSED, view.closed_at)
+
+
+def _routing(view: ReceiptView) -> Iterator[receipt.Moment]:
+    """Routing is part of what was committed; what matched nothing then has its deliveries from a re-drive."""
+    was_unrouted = any(each.redriven_at is not None and each.generation == 0 for each in view.deliveries)
+    if view.deliveries and not was_unrouted:
+        yield receipt.Moment(TimelineWhat.ROUTED, view.committed_at)
+    elif was_unrouted or view.reason is not None:
+        yield receipt.Moment(TimelineWhat.DEAD_LETTERED, view.committed_at)
 
 
 def _attempt(view: AttemptView) -> AttemptShown:

@@ -38,6 +38,7 @@ from relay.store.database import Database
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.faults import StoreUnavailable
 from relay.store.health import Health
+from relay.store.history import History
 from relay.store.journal import Journal
 from relay.store.queue import Queue
 from relay.store.receipts import Receipts
@@ -127,6 +128,7 @@ def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, world: Ambi
         endpoints=Endpoints(pools.api, vault),
         destinations=Destinations(pools.api, vault, default_retry=settings.retry),
         receipts=Receipts(pools.api),
+        history=History(pools.api),
         queue=Queue(pools.api, pools.api),
         health=Health(pools.api),
         ambient=world,

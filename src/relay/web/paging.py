@@ -1,16 +1,20 @@
 """Pages of a list: how many items, and where the next page begins.
 
-Owns the form of cursors and the bounds of a page. A cursor holds the id of the last item shown, so a page costs the
+Owns the form of cursors and the bounds of a page. A cursor holds the place of the last item shown, so a page costs the
 same wherever it begins, and rows that come or go between two pages make none appear twice. Invariant: a cursor is good
-for the list that gave it and for no other.
+for the list that gave it, asked for the same things, and for no other.
 """
 
 from __future__ import annotations
 
+import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 from uuid import UUID
+
+import msgspec
 
 from relay.web.problems import ErrorCode, refuse
 
@@ -18,29 +22,57 @@ DEFAULT_LIMIT = 50
 LARGEST_LIMIT = 100
 
 T = TypeVar("T")
+P = TypeVar("P")
 
-_VERSION = b"\x01"
+_VERSION = b"\x02"
+_BINDING_BYTES = 8
 _CURSOR_CHARACTERS = 256
 
 
-def write_cursor(listing: str, place: UUID) -> str:
-    """The cursor for what comes after `place` in this list; `listing` is its name, in ASCII."""
-    return urlsafe_b64encode(_VERSION + place.bytes + listing.encode()).rstrip(b"=").decode()
+@dataclass(frozen=True, slots=True)
+class Places(Generic[P]):
+    """How a place becomes bytes and comes back; `read` raises `ValueError` for bytes that are none."""
+
+    write: Callable[[P], bytes]
+    read: Callable[[bytes], P]
 
 
-def read_cursor(listing: str, text: str) -> UUID:
-    """The place that `write_cursor` wrote down. Raises `Refused` (`bad_cursor`) for anything else."""
-    try:
-        raw = urlsafe_b64decode(text[:_CURSOR_CHARACTERS].encode("ascii") + b"=" * (-len(text) % 4))
-    except ValueError:
-        raw = b""
-    place = UUID(bytes=raw[1:17]) if len(raw) >= 17 else UUID(int=0)
-    if write_cursor(listing, place) != text:
-        raise refuse(ErrorCode.BAD_CURSOR, "the cursor is not from this list; start again without one")
-    return place
+BY_ID: Places[UUID] = Places(lambda place: place.bytes, lambda raw: UUID(bytes=raw))
+"""The places of a list that is in the order of its items' ids."""
 
 
-def page(listing: str, rows: Sequence[T], limit: int, place_of: Callable[[T], UUID]) -> tuple[Sequence[T], str | None]:
-    """The page and the next one's cursor, from up to `limit` + 1 rows: the one too many tells that there is more."""
-    shown = rows[:limit]
-    return shown, write_cursor(listing, place_of(shown[-1])) if len(rows) > limit else None
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[P]):
+    """A list as it was asked for: its name, and whatever selects its items."""
+
+    name: str
+    places: Places[P]
+    filter: Sequence[str | None] = ()
+
+    def write_cursor(self, place: P) -> str:
+        """The cursor for what comes after the place."""
+        return _text(self._bound() + self.places.write(place))
+
+    def read_cursor(self, text: str) -> P:
+        """The place that `write_cursor` wrote down. Raises `Refused` (`bad_cursor`) for anything else."""
+        try:
+            raw = urlsafe_b64decode(text[:_CURSOR_CHARACTERS].encode("ascii") + b"=" * (-len(text) % 4))
+            bound = self._bound()
+            if _text(raw) == text and raw.startswith(bound):
+                return self.places.read(raw[len(bound) :])
+        except ValueError:
+            pass
+        raise refuse(ErrorCode.BAD_CURSOR, "the cursor is not from this list with this filter; start again without one")
+
+    def page(self, rows: Sequence[T], limit: int, place_of: Callable[[T], P]) -> tuple[Sequence[T], str | None]:
+        """The page and the next one's cursor, from up to `limit` + 1 rows: the one too many tells of more."""
+        shown = rows[:limit]
+        return shown, self.write_cursor(place_of(shown[-1])) if len(rows) > limit else None
+
+    def _bound(self) -> bytes:
+        asked = msgspec.json.encode([self.name, *self.filter])
+        return _VERSION + hashlib.sha256(asked).digest()[:_BINDING_BYTES]
+
+
+def _text(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()

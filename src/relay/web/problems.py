@@ -143,7 +143,7 @@ ERRORS: Mapping[ErrorCode, ErrorKind] = {
         503, "Database unavailable", "The database did not answer. Try again, with the same `Idempotency-Key`."
     ),
     ErrorCode.OVERLOADED: ErrorKind(
-        503, "Overloaded", "Too much is being read or waits to be stored. Nothing was stored; try again."
+        503, "Overloaded", "Too much is being read, or waits here. Nothing was stored; try again."
     ),
     ErrorCode.DRAINING: ErrorKind(503, "Draining", "This gateway is stopping. Nothing was stored; try again."),
 }
