@@ -14,7 +14,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from relay.embedded import EmbeddedServer, StartFailed, running_dsn
+from relay.embedded import EmbeddedServer, ServerInUse, StartFailed, postmaster, running_dsn
+from relay.embedded.log import LogFile, Trimmer
 from relay.embedded.postmaster import look_up, orphans, wait_until
 from relay.embedded.programs import find_programs
 from tests.embedded.conftest import READY_SECONDS, fetch, holder, rows
@@ -215,6 +216,67 @@ def test_a_start_that_takes_too_long_for_somebody_can_be_given_up(used: Path, ma
     with pytest.raises(StartFailed, match="given up"):
         make_server(used).start(lose_it, give_up=patience)
     assert running_dsn(used) is None
+
+
+def test_the_making_of_a_database_can_be_given_up_and_leaves_nothing(data: Path, make_server: Make) -> None:
+    patience = threading.Event()
+
+    def lose_it(line: str) -> None:
+        if line.startswith("creating"):
+            patience.set()
+
+    with pytest.raises(StartFailed, match="initdb was given up"):
+        make_server(data).start(lose_it, give_up=patience)
+    assert [path.name for path in (data / "pg").iterdir() if path.is_dir()] == ["r1.run"]
+
+
+@contextlib.contextmanager
+def server_started_by_hand(cluster: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that looks like a server without a folder among its words, and whose number the folder's file has."""
+    owner = cluster.stat()
+    process = subprocess.Popen(["postgres", "600"], executable="sleep", cwd="/", user=owner.st_uid, group=owner.st_gid)
+    with process:
+        try:
+            (cluster / "postmaster.pid").write_text(f"{process.pid}\n{cluster}\n1700000000\n5432\n/\n\n1 1\nready\n")
+            os.chown(cluster / "postmaster.pid", owner.st_uid, -1)
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_server_that_works_in_another_folder_is_left_alone(used: Path, make_server: Make) -> None:
+    with server_started_by_hand(used / "pg" / "r1") as other:
+        make_server(used).start()
+        assert other.poll() is None
+
+
+def test_a_server_whose_folder_is_hidden_is_neither_signalled_nor_run_beside(
+    used: Path, make_server: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postmaster, "_working_folder", lambda _: None)
+    with server_started_by_hand(used / "pg" / "r1") as other:
+        with pytest.raises(ServerInUse, match=str(other.pid)):
+            EmbeddedServer(used, settings={"work_mem": "5MB"}).start()
+        assert other.poll() is None
+
+
+def test_a_log_that_cannot_be_cut_now_is_cut_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries, cut = iter([OSError("no room"), None]), threading.Event()
+
+    def trim(_: LogFile) -> None:
+        fault = next(tries, None)
+        if fault is not None:
+            raise fault
+        cut.set()
+
+    monkeypatch.setattr("relay.embedded.log.TRIM_SECONDS", 0.01)
+    monkeypatch.setattr(LogFile, "trim", trim)
+    trimmer = Trimmer(LogFile(tmp_path / "r1.log"))
+    assert cut.wait(READY_SECONDS)
+    trimmer.stop()
+    assert "no room" in caplog.text
 
 
 def test_a_start_that_is_interrupted_leaves_no_server(used: Path, make_server: Make) -> None:

@@ -13,7 +13,8 @@ import pwd
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -27,6 +28,8 @@ SERVICE_ACCOUNTS = ("relay", "postgres", "nobody")
 
 _PROBE_LIMIT = 30.0
 _OUTPUT_SHOWN = 1500
+_LOOK_SECONDS = 0.1
+"""How often whoever waits for a program is asked whether they still do."""
 
 
 class Way(Enum):
@@ -123,6 +126,8 @@ class Runner:
     account: Account
     programs: Programs
     way: Way
+    given_up: Callable[[], bool] = bool
+    """Whether whoever waits for a program has lost patience; by itself nobody does."""
 
     def command(self, program: str, *arguments: str) -> list[str]:
         """The argument list that runs one of the programs under the account."""
@@ -161,7 +166,8 @@ class Runner:
     def run(self, program: str, *arguments: str, text: str = "", seconds: float) -> str:
         """Run a program to its end with `text` as its input and return its output.
 
-        Raises `StartFailed` with the output's end if it fails or takes longer than `seconds`, and then kills it.
+        Raises `StartFailed` with the output's end if it fails, and if it takes longer than `seconds` or is given up;
+        then it is killed.
         """
         try:
             process = self.spawn(program, *arguments, stdin=subprocess.PIPE)
@@ -169,15 +175,26 @@ class Runner:
             raise StartFailed(f"{program} could not be started as {self.account.name}: {fault}") from fault
         with process:
             try:
-                output = process.communicate(text.encode(), timeout=seconds)[0].decode(errors="replace")
-            except subprocess.TimeoutExpired as fault:
-                raise StartFailed(f"{program} took longer than {seconds:.0f} s") from fault
+                output = self._output_of(process, program, text, seconds).decode(errors="replace")
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
         if process.returncode != 0:
             raise StartFailed(f"{program} failed with status {process.returncode}:\n{output[-_OUTPUT_SHOWN:].strip()}")
         return output
+
+    def _output_of(self, process: subprocess.Popen[bytes], program: str, text: str, seconds: float) -> bytes:
+        ends = time.monotonic() + seconds
+        given: bytes | None = text.encode()
+        while True:
+            try:
+                return process.communicate(given, timeout=min(_LOOK_SECONDS, seconds))[0]
+            except subprocess.TimeoutExpired as fault:
+                given = None  # it has been taken over, and goes on
+                if self.given_up():
+                    raise StartFailed(f"{program} was given up before it had ended") from fault
+                if time.monotonic() >= ends:
+                    raise StartFailed(f"{program} took longer than {seconds:.0f} s") from fault
 
 
 def _with_capability(account: Account, capability: str) -> list[str]:

@@ -15,7 +15,7 @@ class DataFolderRefused(EmbeddedFault):
 
 
 class ServerInUse(EmbeddedFault):
-    """Another Relay process starts, runs or stops the server of this folder."""
+    """Another process has the server of this folder, or may have it."""
 
 
 class NoUsableAccount(EmbeddedFault):

@@ -6,6 +6,7 @@ Owns its length and the reading of its end. Invariant: the file and the one olde
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -13,6 +14,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+
+logger = logging.getLogger(__name__)
 
 KEEP_BYTES = 8 * 1024 * 1024
 TRIM_SECONDS = 60.0
@@ -101,7 +104,10 @@ class Trimmer:
 
     def _run(self) -> None:
         while not self._stopped.wait(TRIM_SECONDS):
-            self._log.trim()
+            try:
+                self._log.trim()
+            except OSError as fault:
+                logger.warning("%s could not be cut to size, and will be tried again: %s", self._log.path, fault)
 
     def stop(self) -> None:
         """End it; returns when it has ended."""

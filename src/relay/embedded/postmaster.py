@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.embedded.faults import ServerInUse
 from relay.embedded.files import read_or_none
 from relay.embedded.sockets import SOCKET_NAME
 
@@ -81,18 +82,35 @@ def look_up(pid: int) -> Process | None:
 
 
 def serves(process: Process, cluster: Path) -> bool:
-    """Whether the process is the server of that data folder.
+    """Whether the process is the server of that data folder, or may be.
 
-    A server without a folder among its arguments, or with a relative one, was started by hand and is given the
-    benefit of the doubt: it is not us who may declare it dead.
+    One that names no folder, or a relative one, was started by hand; where it works tells, since a server goes into its
+    folder. If that is hidden from us it is given the benefit of the doubt: it is not us who may declare it dead.
     """
     if Path(process.words[0]).name not in ("postgres", "postmaster") or process.words[0].startswith("postgres:"):
         return False
-    folder = next((after for word, after in zip(process.words, process.words[1:], strict=False) if word == "-D"), None)
-    if folder is None or not Path(folder).is_absolute():
-        return True
+    folder = _folder_of(process)
+    return folder is None or _is_same(folder, cluster)
+
+
+def _folder_of(process: Process) -> Path | None:
+    """The data folder of a server; None if that cannot be told."""
+    named = next((after for word, after in zip(process.words, process.words[1:], strict=False) if word == "-D"), None)
+    if named is not None and Path(named).is_absolute():
+        return Path(named)
+    return _working_folder(process.pid)
+
+
+def _working_folder(pid: int) -> Path | None:
     try:
-        return Path(folder).samefile(cluster)
+        return (_PROC / str(pid) / "cwd").readlink()
+    except OSError:  # it ended, or is hidden since it is not ours
+        return None
+
+
+def _is_same(folder: Path, cluster: Path) -> bool:
+    try:
+        return folder.samefile(cluster)
     except OSError:  # it is gone, or closed to us: not the folder that we are about to use
         return False
 
@@ -140,11 +158,23 @@ class Postmaster:
         return said if said is not None and said.pid == self.pid else None
 
     def end(self, how: signal.Signals, seconds: float) -> bool:
-        """Send it a signal and wait at most `seconds` for its end; return whether it came. Raises `PermissionError`."""
+        """Send it a signal and wait at most `seconds` for its end; return whether it came.
+
+        Raises `PermissionError`, and `ServerInUse` for a process of which it is not certain that it is this server.
+        """
         if self.alive():
+            self._prove()
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, how)
         return wait_until(lambda: not self.alive(), seconds)
+
+    def _prove(self) -> None:
+        process = None if self._child is not None else look_up(self.pid)
+        if process is not None and _folder_of(process) is None:
+            raise ServerInUse(
+                f"process {self.pid}, a PostgreSQL server whose folder is hidden from us, may be at work in"
+                f" {self._cluster}: stop it as its owner, or remove {pid_path(self._cluster)} if it is another one's"
+            )
 
 
 def orphans(cluster_name: str) -> list[int]:

@@ -11,7 +11,7 @@ import contextlib
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.embedded import cluster
@@ -197,7 +197,7 @@ class _Start:
                 "" if runner.way is Way.PLAINLY else f" and passes closed folders by the capability {runner.way.value}"
             )
             self._report(f"PostgreSQL runs as {account.name}{more}")
-        return runner
+        return replace(runner, given_up=self._waiting.given_up)
 
     def _create(self, runner: Runner, sockets: Path) -> Credentials:
         """Make a data folder with a database in it. Its passwords are kept first, so that no crash can lose them."""
