@@ -232,8 +232,10 @@ async def test_what_a_list_does_not_know_is_refused_with_what_it_knows(shared_wo
 async def test_an_unknown_consumer_is_answered_with_some_that_there_are(world: World) -> None:
     for number in range(12):
         await world.create(name=f"c{number}")
-    detail = (await world.get(f"{RECEIPTS}?consumer=c99")).json()["detail"]
-    assert detail.endswith("'c99'; there are c11, c10, c9, c8, c7, c6, c5, c4, c3, c2, and more at /v1/endpoints")
+    detail: str = (await world.get(f"{RECEIPTS}?consumer=c99")).json()["detail"]
+    named = detail.removeprefix("consumer: no endpoint is or was named 'c99'; there are ").split(", ")
+    assert (len(set(named)), named[-1]) == (11, "and more at /v1/endpoints")
+    assert set(named[:10]) <= {f"c{number}" for number in range(12)}
 
 
 async def test_a_cursor_is_for_the_list_and_the_filter_that_gave_it(world: World) -> None:
