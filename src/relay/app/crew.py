@@ -7,6 +7,8 @@ within `LONGEST_PAUSE_SECONDS`; when `stop` returns, none of its workers is left
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import signal
 import socket
 import sys
@@ -117,11 +119,11 @@ class Crew:
         # from now on who connects is refused, instead of waiting for a worker that will not come
         self._duty.listener.close()
         for process in self._alive.values():
-            process.terminate()
+            _signal(process, signal.SIGTERM)
         if not await self._all_ended(self._duty.bounds.stop):
             for slot, process in self._alive.items():
                 self._notice(f"{self._name(slot)} did not stop in time and is killed")
-                process.kill()
+                _signal(process, signal.SIGKILL)
             await self._all_ended(KILLED_SECONDS, hurry=False)
 
     async def _all_ended(self, within: float, *, hurry: bool = True) -> bool:
@@ -198,7 +200,7 @@ class Crew:
             return _End(1, f"the system starts no process for it: {fault.strerror}")
         self._alive[slot] = process
         if self._stopping.is_set():
-            process.terminate()
+            _signal(process, signal.SIGTERM)
         try:
             refusal = await self._listen(ours, ready)
             return _End(await process.wait(), refusal)
@@ -238,3 +240,14 @@ class Crew:
 
     def _name(self, slot: int) -> str:
         return self._duty.role.value if self._duty.workers == 1 else f"{self._duty.role} {slot}"
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Signal a process that has not been collected.
+
+    The methods of its object would look first whether it has ended, and take its exit status away from the loop that
+    waits for it.
+    """
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)

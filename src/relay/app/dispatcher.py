@@ -22,6 +22,7 @@ from relay.app.egress import policy_of
 from relay.app.exposition import dispatcher_http
 from relay.app.faults import CannotRun
 from relay.app.installation import Installation, check_ready, find
+from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
 from relay.app.roles import Role
 from relay.app.serving import serve
@@ -101,6 +102,7 @@ def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Am
         tuning=tuning_of(settings, drain_seconds=work.drain_seconds),
         ambient=world,
         emit=emit,
+        address=str(address_of(work.listener)),
     )
 
 

@@ -33,8 +33,10 @@ Say = Callable[[str], None]
 
 
 @asynccontextmanager
-async def local_database(settings: Settings, *, say: Say, notice: Say) -> AsyncIterator[None]:
-    """Have the server running inside the block, and a secret key beside it. Raises `CannotRun`.
+async def local_database(settings: Settings, *, say: Say, notice: Say) -> AsyncIterator[asyncio.Task[None]]:
+    """Have the server running inside the block, and a secret key beside it; answers the task that keeps it running.
+
+    That task ends by a bug only. Raises `CannotRun`.
 
     `say` is told what is being done, `notice` what went wrong.
     """
@@ -49,7 +51,7 @@ async def local_database(settings: Settings, *, say: Say, notice: Say) -> AsyncI
             await _keys(settings, folder)
             keeper = asyncio.create_task(_keep(server, notice), name="database")
             stack.push_async_callback(_cancelled, keeper)
-            yield
+            yield keeper
     except EmbeddedFault as fault:
         raise CannotRun(one_line(fault)) from fault
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
 from relay.app.crew import Crew, Duty, Notice
+from relay.app.faults import CannotRun
 from relay.app.installation import find
 from relay.app.listening import address_of, listen, refuse_open_address, url_of
 from relay.app.roles import Role, bounds
@@ -39,6 +40,22 @@ def socket_of(role: Role, settings: Settings) -> socket.socket:
             return listen(settings.metrics_bind, "RELAY_METRICS_BIND")
         case Role.RECEIVER:
             return listen(settings.testkit_bind, "RELAY_TESTKIT_BIND")
+
+
+def sockets_of(roles: Iterable[Role], settings: Settings) -> dict[Role, socket.socket]:
+    """Bind what workers of these roles listen on. Raises `CannotRun` with everything that is in the way, then none."""
+    bound: dict[Role, socket.socket] = {}
+    faults: list[str] = []
+    for role in roles:
+        try:
+            bound[role] = socket_of(role, settings)
+        except CannotRun as fault:
+            faults.append(str(fault))
+    if faults:
+        for listener in bound.values():
+            listener.close()
+        raise CannotRun("\n".join(faults))
+    return bound
 
 
 @asynccontextmanager
@@ -95,6 +112,13 @@ def _shared_numbers(role: Role) -> Iterator[Path | None]:
     if role is Role.RECEIVER:
         yield None
         return
-    with TemporaryDirectory(prefix=f"relay-{role}-") as folder:
-        prepare(Path(folder))
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(TemporaryDirectory(prefix=f"relay-{role}-"))
+            prepare(Path(folder))
+        except OSError as fault:
+            raise CannotRun(
+                f"there is no folder for the numbers of the {role}: {fault.filename or gettempdir()}: {fault.strerror};"
+                " make room there, or set TMPDIR to another folder"
+            ) from fault
         yield Path(folder)

@@ -20,7 +20,7 @@ from relay.app.listening import address_of, url_of
 from relay.app.local_database import Say, local_database
 from relay.app.migration import migrate_database
 from relay.app.roles import Role
-from relay.app.service import crew_of, look_at, scheme_of, socket_of
+from relay.app.service import crew_of, look_at, scheme_of, sockets_of
 from relay.settings import Settings
 
 
@@ -34,10 +34,21 @@ class Site:
     receiver: str | None
     data_dir: Path | None
     crews: tuple[Crew, ...]
+    keeper: asyncio.Task[None] | None
 
     async def watch(self) -> None:
-        """Return only by an exception: crews restart their workers, so an end of their care is a bug."""
-        await asyncio.gather(*(crew.watch() for crew in self.crews))
+        """Return only by an exception: crews restart their workers and the keeper the database, so an end of their care
+        is a bug.
+        """
+        watched = [crew.watch() for crew in self.crews]
+        if self.keeper is not None:
+            # whoever stops watching lets it go on, until the database is stopped
+            watched.append(_shielded(self.keeper))
+        await asyncio.gather(*watched)
+
+
+async def _shielded(task: asyncio.Task[None]) -> None:
+    await asyncio.shield(task)
 
 
 @asynccontextmanager
@@ -59,10 +70,13 @@ async def everything(
     if receiver:
         roles.insert(0, Role.RECEIVER)
     async with AsyncExitStack() as stack:
-        listeners = {role: stack.enter_context(socket_of(role, settings)) for role in roles}
+        listeners = sockets_of(roles, settings)
+        for listener in listeners.values():
+            stack.enter_context(listener)
         urls = {role: url_of(address_of(listeners[role]), scheme_of(role, settings)) for role in roles}
+        keeper = None
         if settings.database_url is None:
-            await stack.enter_async_context(local_database(settings, say=say, notice=notice))
+            keeper = await stack.enter_async_context(local_database(settings, say=say, notice=notice))
         installation = find(settings)
         await check_all_connections(installation, settings)
         await _migrate(installation, say)
@@ -85,6 +99,7 @@ async def everything(
             receiver=urls.get(Role.RECEIVER),
             data_dir=settings.data_dir.expanduser().absolute() if settings.database_url is None else None,
             crews=tuple(crews),
+            keeper=keeper,
         )
 
 

@@ -68,7 +68,7 @@ MakeSender = Callable[[Deliver], HttpSender[Flight]]
 
 
 class Dispatcher:
-    """Claims, sends and records until it is told to stop."""
+    """Claims, sends and records until it is told to stop. `address` is where its numbers are served, for the log."""
 
     def __init__(
         self,
@@ -80,8 +80,10 @@ class Dispatcher:
         tuning: Tuning,
         ambient: Ambient,
         emit: Listener,
+        address: str = "",
     ) -> None:
         self._tuning = tuning
+        self._address = address
         self._stores = stores
         self._ambient = ambient
         self._emit = emit
@@ -123,7 +125,7 @@ class Dispatcher:
         background = asyncio.create_task(self._supervised(self._background))
         claiming = asyncio.create_task(self._supervised({Loop.CLAIMER: self._claimer.run, Loop.WAKEUPS: self._listen}))
         stopping = asyncio.create_task(stop.wait())
-        self._emit(ProcessStarted(Process.DISPATCHER, ""))
+        self._emit(ProcessStarted(Process.DISPATCHER, self._address))
         try:
             await asyncio.wait({stopping, background, claiming}, return_when=asyncio.FIRST_COMPLETED)
             self._emit(ProcessDraining(Process.DISPATCHER))
