@@ -1,5 +1,6 @@
 """Ids sort by age, read back as they were written, and keep a receipt's deliveries together."""
 
+import os
 from datetime import UTC, date, datetime, timedelta
 from uuid import RFC_4122, UUID
 
@@ -114,3 +115,17 @@ def test_an_id_is_past_the_first_of_an_instant_if_its_millisecond_is_not_before_
 def test_the_first_ids_of_instants_that_no_id_has_are_the_outermost() -> None:
     assert ids.first_at(datetime.min.replace(tzinfo=UTC)) == UUID(int=0)
     assert ids.unix_ms(ids.first_at(datetime.max.replace(tzinfo=UTC))) == 253_402_300_800_000
+
+
+def test_delivery_ids_of_a_receipt_differ_even_where_chance_repeats_itself() -> None:
+    drawn = iter([b"aaaa" * 3, b"aaaa" + b"bbbb", b"cccc"])
+    receipt = UUID(int=7 << 96)
+    made = ids.delivery_ids(receipt, 3, lambda _: next(drawn))
+    first, last = ids.delivery_range(receipt)
+    assert len(set(made)) == 3
+    assert all(first <= delivery <= last for delivery in made)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 100])
+def test_as_many_delivery_ids_are_drawn_as_are_wanted(count: int) -> None:
+    assert len(ids.delivery_ids(UUID(int=7 << 96), count, os.urandom)) == count

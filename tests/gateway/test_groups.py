@@ -6,15 +6,13 @@ import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from uuid import UUID
 
 import pytest
 
-from relay.domain import ids
 from relay.domain.envelope import Envelope, JournalPosition
 from relay.domain.routing import Rule, RuleSet
 from relay.gateway.answers import Durability
-from relay.gateway.groups import MOST_BYTES, MOST_ROWS, REUSED, Group, draw_ids, take_group, verdicts
+from relay.gateway.groups import MOST_BYTES, MOST_ROWS, REUSED, Group, take_group, verdicts
 from relay.gateway.routes import Routes
 from relay.gateway.submission import Line, Outcome, Replayed, Stored, Submission
 from relay.store.endpoints import Snapshot
@@ -193,17 +191,3 @@ def test_what_is_stored_for_a_name_is_what_its_first_request_is_answered() -> No
     assert key is not None
     (pair,) = verdicts(member, Appended(AppendResult.APPENDED, JournalPosition(0, 7), None))
     assert pair[1] == Stored(key.answer_head + b"p00:7" + key.answer_tail)
-
-
-def test_delivery_ids_of_a_receipt_differ_even_where_chance_repeats_itself() -> None:
-    drawn = iter([b"aaaa" * 3, b"aaaa" + b"bbbb", b"cccc"])
-    receipt = UUID(int=7 << 96)
-    made = draw_ids(receipt, 3, lambda _: next(drawn))
-    first, last = ids.delivery_range(receipt)
-    assert len(set(made)) == 3
-    assert all(first <= delivery <= last for delivery in made)
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 100])
-def test_as_many_delivery_ids_are_drawn_as_are_wanted(count: int) -> None:
-    assert len(draw_ids(new_id(), count, os.urandom)) == count

@@ -22,6 +22,9 @@ BEFORE_ANY_CLAIM = {
     "claim_due": "is the claim",
     "append_events": "makes the deliveries",
     "bury_removed": "takes only what is pending",
+    "redrive_deliveries": "leaves alone what is held under a lease",
+    "owe_anew": "makes the deliveries of what had none",
+    "discard_deliveries": "takes only what is dead",
     "reap_expired": "takes only leases that have run out, by the database's clock",
 }
 
@@ -89,8 +92,15 @@ def test_a_statement_that_changes_many_deliveries_locks_them_in_an_order_or_skip
 
 def test_statements_that_serve_a_user_name_the_tenant() -> None:
     about_nobody = {"insert_secret", "bump_rules", "destinations", "hold_lane", "disable_endpoint", "load_snapshot"}
-    after_what_was_found = {"delivery_attempts", "closed_receipts"}
-    for file in ("endpoints.sql", "receipts.sql", "history.sql"):
+    after_what_was_found = {
+        "delivery_attempts",
+        "closed_receipts",
+        "reopen_receipts",
+        "give_up_receipts",
+        "route_receipts",
+    }
+    files_for_users = ("endpoints", "receipts", "history", "dead_letters", "redrive", "request_keys")
+    for file in (f"{name}.sql" for name in files_for_users):
         text = files("relay.store").joinpath("sql", file).read_text(encoding="utf-8")
         nameless = {each.name for each in statements.parse(text) if not re.search(r"\btenant\b", each.text)}
         assert nameless <= about_nobody | after_what_was_found

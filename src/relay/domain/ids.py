@@ -8,6 +8,7 @@ shows without its dashes. Invariant: `parse(prefix, write(prefix, uuid)) == uuid
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
@@ -54,6 +55,18 @@ def delivery_id(receipt: UUID, entropy: bytes) -> UUID:
     (`delivery_range`) and no second index has to be kept for them.
     """
     return UUID(int=(receipt.int >> 32) << 32 | int.from_bytes(entropy, "big"))
+
+
+def delivery_ids(receipt: UUID, count: int, entropy: Callable[[int], bytes]) -> Sequence[UUID]:
+    """So many different delivery ids of a receipt. Four random bytes set each apart, so one may have to be redrawn."""
+    if count == 1:
+        return (delivery_id(receipt, entropy(SIBLING_BYTES)),)
+    drawn: dict[UUID, None] = {}
+    while len(drawn) < count:
+        chance = entropy((count - len(drawn)) * SIBLING_BYTES)
+        for start in range(0, len(chance), SIBLING_BYTES):
+            drawn[delivery_id(receipt, chance[start : start + SIBLING_BYTES])] = None
+    return tuple(drawn)
 
 
 def delivery_range(receipt: UUID) -> tuple[UUID, UUID]:

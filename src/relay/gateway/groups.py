@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
-from uuid import UUID
 
 from relay.domain import ids
 from relay.gateway import answers
@@ -124,18 +123,6 @@ def verdicts(member: Member, appended: Appended) -> Iterator[tuple[Submission, O
             yield follower, Replayed(body) if same else REUSED
 
 
-def draw_ids(receipt: UUID, count: int, entropy: Entropy) -> Sequence[UUID]:
-    """So many different delivery ids of a receipt. Four random bytes set each apart, so one may have to be redrawn."""
-    if count == 1:
-        return (ids.delivery_id(receipt, entropy(ids.SIBLING_BYTES)),)
-    drawn: dict[UUID, None] = {}
-    while len(drawn) < count:
-        chance = entropy((count - len(drawn)) * ids.SIBLING_BYTES)
-        for start in range(0, len(chance), ids.SIBLING_BYTES):
-            drawn[ids.delivery_id(receipt, chance[start : start + ids.SIBLING_BYTES])] = None
-    return tuple(drawn)
-
-
 def _may_part(last: Submission, following: Submission, rows: int, size: int) -> bool:
     """Whether a full group may end between these two, if it would have so many rows and bytes with the second."""
     is_within_a_batch = following.batch is not None and following.batch is last.batch
@@ -144,7 +131,7 @@ def _may_part(last: Submission, following: Submission, rows: int, size: int) -> 
 
 def _member(submission: Submission, route: Route, partition: int, durability: Durability, entropy: Entropy) -> Member:
     envelope = submission.envelope
-    deliveries = draw_ids(envelope.receipt_id, len(route.endpoints), entropy)
+    deliveries = ids.delivery_ids(envelope.receipt_id, len(route.endpoints), entropy)
     head = answers.head(envelope)
     tail = answers.tail(envelope.received_at, durability, zip(deliveries, route.targets, strict=True))
     key = None

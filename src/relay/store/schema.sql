@@ -657,11 +657,11 @@ ALTER TABLE ONLY public.tenants
 ALTER TABLE ONLY public.versions
     ADD CONSTRAINT versions_pkey PRIMARY KEY (singleton);
 
-CREATE INDEX deliveries_dead ON public.deliveries USING btree (tenant, dead_at, id) WHERE ((status = 'dead'::public.delivery_status) AND (discarded_at IS NULL));
+CREATE INDEX deliveries_dead ON public.deliveries USING btree (tenant, dead_at, id) INCLUDE (receipt_id, endpoint_id) WHERE ((status = 'dead'::public.delivery_status) AND (discarded_at IS NULL));
 
-CREATE INDEX deliveries_dead_endpoint ON public.deliveries USING btree (endpoint_id, dead_at, id) WHERE ((status = 'dead'::public.delivery_status) AND (discarded_at IS NULL));
+CREATE INDEX deliveries_dead_endpoint ON public.deliveries USING btree (endpoint_id, dead_at, id) INCLUDE (receipt_id, dead_reason) WHERE ((status = 'dead'::public.delivery_status) AND (discarded_at IS NULL));
 
-CREATE INDEX deliveries_dead_reason ON public.deliveries USING btree (tenant, dead_reason, dead_at, id) WHERE ((status = 'dead'::public.delivery_status) AND (discarded_at IS NULL));
+CREATE INDEX deliveries_dead_reason ON public.deliveries USING btree (tenant, dead_reason, dead_at, id) INCLUDE (receipt_id, endpoint_id) WHERE ((status = 'dead'::public.delivery_status) AND (discarded_at IS NULL));
 
 CREATE INDEX deliveries_leased ON public.deliveries USING btree (lease_until) WHERE (status = 'in_flight'::public.delivery_status);
 
@@ -685,7 +685,7 @@ CREATE INDEX receipts_page ON public.receipts USING btree (tenant, id);
 
 CREATE INDEX receipts_type ON public.receipts USING btree (tenant, type, id);
 
-CREATE INDEX receipts_unrouted ON public.receipts USING btree (tenant, unrouted_at, id) WHERE (unrouted_at IS NOT NULL);
+CREATE INDEX receipts_unrouted ON public.receipts USING btree (tenant, unrouted_at, id) INCLUDE (type) WHERE (unrouted_at IS NOT NULL);
 
 CREATE INDEX receipts_unrouted_page ON public.receipts USING btree (tenant, id) WHERE (unrouted_at IS NOT NULL);
 

@@ -97,7 +97,7 @@ select (select f.id from floor f) as floor,
 
 -- name: walk_open_receipts
 -- parameters: tenant, before id, from id, window, wanted, type prefix, last delivery id
--- index: deliveries_owed, receipts_unrouted_page, receipts_pkey
+-- index: deliveries_owed, receipts_unrouted_page or receipts_unrouted, receipts_pkey
 -- Walks what is owed, from receipt to receipt however many deliveries each has, beside what matched no rule.
 with recursive step as (
     (select overlay(d.id::text placing '00000000' from 29)::uuid as id, 1 as steps from deliveries d
