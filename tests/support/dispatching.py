@@ -30,6 +30,7 @@ from relay.store.health import Health
 from relay.store.journal import Addition, Journal
 from relay.store.queue import Queue
 from relay.store.receipts import DeliveryView, Receipts, ReceiptView
+from relay.store.retention import Retention
 from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupListener, WakeupSender
 from relay.transports import http
@@ -119,7 +120,12 @@ class House:
         destinations = Destinations(records, self.vault, default_retry=RETRY)
         dispatcher = Dispatcher(
             process=new_id(),
-            stores=Stores(Queue(claims, records), Health(records), WakeupListener(self.dsn, name="wake-ups")),
+            stores=Stores(
+                Queue(claims, records),
+                Health(records),
+                Retention(records),
+                WakeupListener(self.dsn, name="wake-ups"),
+            ),
             directory=Directory(destinations, partial(http.prepare, user_agent="Relay/test", timeout_seconds=10.0)),
             make_sender=partial(_sender, policy),
             tuning=tuning,

@@ -40,6 +40,7 @@ from relay.store.database import Database
 from relay.store.endpoints import Destinations
 from relay.store.health import Health
 from relay.store.queue import Queue
+from relay.store.retention import Retention
 from relay.store.wakeups import WakeupListener
 from relay.transports.http import prepare
 
@@ -95,6 +96,7 @@ def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Am
         stores=Stores(
             queue=Queue(pools.claims, pools.records),
             health=Health(pools.housekeeping),
+            retention=Retention(pools.housekeeping),
             wakeups=WakeupListener(installation.dsn.expose(), name=f"{NAME} wake-ups"),
         ),
         directory=Directory(destinations, ready),

@@ -19,6 +19,7 @@ from relay.dispatcher.flights import Flight, Flights
 from relay.dispatcher.heartbeat import Heartbeat
 from relay.dispatcher.launcher import Landing, Launcher
 from relay.dispatcher.maintainer import Maintainer
+from relay.dispatcher.pruner import Pruner
 from relay.dispatcher.reaper import Reaper
 from relay.dispatcher.recorder import Recorder
 from relay.dispatcher.reporter import Reporter
@@ -37,6 +38,7 @@ from relay.domain.telemetry import (
 from relay.sender import HttpSender
 from relay.store.health import Health
 from relay.store.queue import Queue
+from relay.store.retention import Retention
 from relay.store.wakeups import WakeupListener
 
 RECORD_GRACE_SECONDS = 5.0
@@ -60,6 +62,7 @@ class Stores:
 
     queue: Queue
     health: Health
+    retention: Retention
     wakeups: WakeupListener
 
 
@@ -194,6 +197,7 @@ class Dispatcher:
             Loop.REAPER: reaper.run,
             Loop.HEARTBEAT: heartbeat.run,
             Loop.MAINTAINER: Maintainer(store=health, ambient=ambient, emit=emit).run,
+            Loop.PRUNER: Pruner(store=self._stores.retention, ambient=ambient, emit=emit).run,
             Loop.REPORTER: Reporter(store=health, ambient=ambient, emit=emit).run,
         }
 
