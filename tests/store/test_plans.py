@@ -163,6 +163,15 @@ def test_no_statement_reads_a_big_table_from_end_to_end(
     assert plans[moment][statement.name].read_whole.isdisjoint(BIG)
 
 
+@moments
+@pytest.mark.parametrize("name", ["claim_due", "get_receipt", "show_receipts", "read_payload"])
+def test_an_event_is_found_by_its_receipt_even_in_a_day_that_was_empty_when_that_was_planned(
+    plans: dict[str, dict[str, Plan]], moment: str, name: str
+) -> None:
+    of_the_journal = {index for index in plans[moment][name].indexes if index.startswith("journal")}
+    assert {index.removesuffix("_pkey") for index in of_the_journal} <= {"journal", "journal_default"}
+
+
 @pytest.fixture
 async def watched(plans: dict[str, dict[str, Plan]], plans_dsn: str) -> AsyncIterator[tuple[World, list[str]]]:
     """A world over the full database whose session tells each plan that it executes, inside functions too."""

@@ -613,13 +613,13 @@ ALTER TABLE ONLY public.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, source, key);
 
 ALTER TABLE ONLY public.journal
-    ADD CONSTRAINT journal_day_partition_number_key UNIQUE (day, partition, number);
+    ADD CONSTRAINT journal_partition_number_day_key UNIQUE (partition, number, day);
 
 ALTER TABLE ONLY public.journal
     ADD CONSTRAINT journal_pkey PRIMARY KEY (day, receipt_id);
 
 ALTER TABLE ONLY public.journal_default
-    ADD CONSTRAINT journal_default_day_partition_number_key UNIQUE (day, partition, number);
+    ADD CONSTRAINT journal_default_partition_number_day_key UNIQUE (partition, number, day);
 
 ALTER TABLE ONLY public.journal_default
     ADD CONSTRAINT journal_default_pkey PRIMARY KEY (day, receipt_id);
@@ -693,7 +693,7 @@ CREATE INDEX request_keys_expiry ON public.request_keys USING btree (expires_at)
 
 ALTER INDEX public.delivery_attempts_pkey ATTACH PARTITION public.delivery_attempts_default_pkey;
 
-ALTER INDEX public.journal_day_partition_number_key ATTACH PARTITION public.journal_default_day_partition_number_key;
+ALTER INDEX public.journal_partition_number_day_key ATTACH PARTITION public.journal_default_partition_number_day_key;
 
 ALTER INDEX public.journal_pkey ATTACH PARTITION public.journal_default_pkey;
 
