@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from relay.cli.failures import DONE, FAILED, INTERRUPTED, WRONG_USAGE, CommandFailed
 from relay.cli.streams import Streams, prepared_streams
@@ -67,6 +68,13 @@ class _Commands(click.Group):
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as fault:
             raise click.NoSuchCommand(fault.command_name, possibilities=COMMANDS, ctx=ctx) from None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What a shell may offer here: the commands, without loading them, and the options."""
+        commands = [
+            CompletionItem(name, help=entry.summary) for name, entry in COMMANDS.items() if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list."""

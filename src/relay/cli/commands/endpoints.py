@@ -80,7 +80,12 @@ def list_all(streams: Streams) -> None:
 @click.option("--signature", type=click.Choice(["relay", "standard", "stripe", "github", "none"]), help=SIGNATURES)
 @click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="A header of yours; may be repeated.")
 @click.option("--preset", type=click.Choice(["patient"]), help="Retry over three days instead of half an hour.")
-@click.option("--secret-file", metavar="FILE|-", help="A signing secret of yours; by default one is made.")
+@click.option(
+    "--secret-file",
+    type=click.Path(allow_dash=True),
+    metavar="FILE|-",
+    help="A signing secret of yours; by default one is made.",
+)
 @json_option
 @click.pass_obj
 def add(streams: Streams, /, url: str, **given: Any) -> None:  # noqa: ANN401 - what the options above say

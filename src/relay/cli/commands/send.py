@@ -28,7 +28,7 @@ EMPTY = b"{}"
     ),
 )
 @click.argument("event_type", metavar="TYPE")
-@click.argument("file", metavar="[FILE|-]", required=False)
+@click.argument("file", metavar="[FILE|-]", required=False, type=click.Path(allow_dash=True))
 @click.option("--key", metavar="KEY", help="Idempotency-Key: a second event with the same key is not stored again.")
 @click.option("--content-type", metavar="TYPE", help="Default: application/json if the payload is JSON.")
 @json_option
