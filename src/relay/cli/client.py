@@ -1,9 +1,9 @@
 """Calls to Relay's HTTP API, for the commands that are clients.
 
-Owns the connection and the words for what can go wrong with a call. A proxy of the environment is used for a Relay
-elsewhere and never for one on this machine, where it would send the event, or the key, on a detour. Redirects are not
-followed: the key is for the address that was given. Invariant: a call ends within its timeout, as an answer or as
-`CommandFailed`.
+Owns the connection, the walk over the pages of a list, and the words for what can go wrong with a call. A proxy of the
+environment is used for a Relay elsewhere and never for one on this machine, where it would send the event, or the key,
+on a detour. Redirects are not followed: the key is for the address that was given. Invariant: a call ends within its
+timeout, as an answer or as `CommandFailed`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
+from types import MappingProxyType
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import httpx
 
@@ -26,6 +27,24 @@ TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 
 PAGE = 100
 
+EVERYTHING: Mapping[str, str | None] = MappingProxyType({})
+
+
+class Unanswered(CommandFailed):
+    """No answer came; what was asked for may have been done."""
+
+
+class NotReached(Unanswered):
+    """There was no connection, so nothing was done."""
+
+
+class Refused(CommandFailed):
+    """Relay answered that it will not, with this status."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
 
 class Client:
     """Calls to one Relay."""
@@ -33,10 +52,15 @@ class Client:
     def __init__(self, http: httpx.Client) -> None:
         self._http = http
 
-    def call(self, method: str, path: str, *, body: object = None) -> Any:  # noqa: ANN401 - JSON is what it is
-        """Send a JSON body, or none; answers the JSON of a 2xx, None for one without a body. Raises `CommandFailed`."""
+    def call(self, method: str, path: str, *, body: object = None, key: str | None = None) -> Any:  # noqa: ANN401 - JSON
+        """Send a JSON body, or none; answers the JSON of a 2xx, None for one without a body. Raises `CommandFailed`.
+
+        `key` names the request: under the same one it is carried out once, however often it is sent.
+        """
         content = b"" if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"content-type": "application/json"}
+        if key is not None:
+            headers["idempotency-key"] = key
         response = self.send(method, path, content=content, headers=headers)
         return _document(response) if response.content else None
 
@@ -44,23 +68,28 @@ class Client:
         """Send these bytes; answers a 2xx. Raises `CommandFailed` with what the problem document says."""
         try:
             response = self._http.request(method, path, content=content, headers=dict(headers))
+        except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
+            raise NotReached(f"{self._where} cannot be reached ({_cause(fault)}): {self._remedy}") from fault
         except httpx.TimeoutException as fault:
-            raise CommandFailed(f"{self._where} did not answer in time: look at its /readyz and its log") from fault
+            raise Unanswered(f"{self._where} did not answer in time: look at its /readyz and its log") from fault
         except httpx.HTTPError as fault:
-            raise CommandFailed(f"{self._where} cannot be reached ({_cause(fault)}): {self._remedy}") from fault
+            raise Unanswered(f"{self._where} did not answer ({_cause(fault)}): {self._remedy}") from fault
         if response.is_success:
             return response
-        raise CommandFailed(_refusal(response, self._where))
+        raise Refused(_refusal(response, self._where), response.status_code)
 
-    def pages(self, path: str) -> Iterator[dict[str, Any]]:
-        """Every item of a list, page after page."""
-        cursor = ""
+    def pages(
+        self, path: str, query: Mapping[str, str | None] = EVERYTHING, *, size: int = PAGE
+    ) -> Iterator[dict[str, Any]]:
+        """Every item of a list, page after page; a page may be empty and yet not be the last."""
+        asked = {name: value for name, value in query.items() if value is not None}
+        asked["limit"] = str(min(size, PAGE))
         while True:
-            page = self.call("GET", f"{path}?limit={PAGE}{cursor}")
+            page = self.call("GET", f"{path}?{urlencode(asked)}")
             yield from page["data"]
             if not page["next_cursor"]:
                 return
-            cursor = f"&cursor={page['next_cursor']}"
+            asked["cursor"] = page["next_cursor"]
 
     @property
     def _where(self) -> str:

@@ -5,7 +5,7 @@ Owns the rendering and the question whether anything can still happen by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import RenderableType
@@ -16,6 +16,28 @@ from relay.cli.rendering import table, words
 Receipt = Mapping[str, Any]
 
 _STYLES = {"delivered": "green", "dead": "red", "in_flight": "yellow", "pending": "yellow", "closed": "green"}
+
+
+def status(delivery: Mapping[str, Any]) -> Text:
+    """How a delivery stands, in its colour; a dead letter that a person gave up is told from one that waits."""
+    text = "dead, discarded" if delivery.get("discarded_at") else delivery["status"]
+    return words(text, _STYLES.get(delivery["status"], ""))
+
+
+def _standing(receipt: Receipt) -> Text:
+    """Open or closed, and why or how."""
+    why = receipt["outcome"] or receipt.get("reason")
+    return words(f"{receipt['state']}: {why}" if why else receipt["state"], _STYLES.get(receipt["state"], ""))
+
+
+def summary(receipts: Iterable[Receipt]) -> RenderableType:
+    """A list of receipts, a line each."""
+    columns = ("received", "receipt", "type", "deliveries", "state")
+    rows = [
+        (each["received_at"], each["receipt_id"], each["type"], each["delivery_count"], _standing(each))
+        for each in receipts
+    ]
+    return table(columns, rows)
 
 
 def headline(receipt: Receipt) -> Text:
@@ -54,7 +76,7 @@ def rendered(receipt: Receipt, *, told: int = 0) -> Iterator[RenderableType]:
                 (
                     delivery["id"],
                     delivery["consumer"],
-                    words(delivery["status"], _STYLES.get(delivery["status"], "")),
+                    status(delivery),
                     delivery["attempts"],
                     delivery["waiting_for"],
                     delivery["next_attempt_at"],

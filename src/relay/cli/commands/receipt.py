@@ -1,7 +1,7 @@
-"""`relay receipt`: what became of an event.
+"""`relay receipt`: what became of an event, and of which events there are receipts.
 
-Owns the showing and the watching. Invariant: watching ends when the receipt is closed, when nothing more can happen by
-itself, or at its timeout.
+Owns the arguments, the list and the watching. Invariant: watching ends when the receipt is closed, when nothing more
+can happen by itself, or at its timeout.
 """
 
 from __future__ import annotations
@@ -12,34 +12,76 @@ from urllib.parse import quote
 
 import click
 
-from relay.cli.client import Client, connect
+from relay.cli.client import Client, Refused, connect
 from relay.cli.failures import CommandFailed
+from relay.cli.listing import INSTANT, WHEN, length_options, listed
 from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
-from relay.cli.receipts import is_settled, line, rendered
+from relay.cli.receipts import is_settled, line, rendered, summary
 from relay.cli.rendering import show
 from relay.cli.streams import Streams
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
+PATH = "/v1/receipts"
+
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.25, 5.0
+"""How long one call waits for the receipt to close. What happens meanwhile is told after it, so the first are short."""
+
+PAUSE_SECONDS = 1.0
+"""Between two looks at a Relay that has too many waiting to take one more."""
+
+OVERLOADED = 503
 
 
-@click.command("receipt", epilog=example("relay receipt rcp_0198c0de4b5e7a3c9f10d2b4a6c8e0f1 --watch"))
-@click.argument("receipt_id", metavar="ID")
-@click.option("--watch", is_flag=True, help="Wait until it closes, and show what happens meanwhile.")
+@click.command(
+    "receipt",
+    epilog=example(
+        "relay receipt rcp_0198c0de4b5e7a3c9f10d2b4a6c8e0f1 --watch",
+        "relay receipt --state open --type 'invoice.*' --since 2h",
+    ),
+)
+@click.argument("receipt_id", metavar="[ID]", required=False)
+@click.option("--watch", is_flag=True, help="With ID: wait until it closes, and show what happens meanwhile.")
 @click.option("--timeout", default=3600.0, show_default=True, help="Seconds to watch at most.")
+@click.option("--state", type=click.Choice(["open", "closed"]), help="List open or closed receipts.")
+@click.option("--type", metavar="PATTERN", help="List those of such events: invoice.paid, or 'invoice.*'.")
+@click.option("--event-id", metavar="ID", help="List those with this id of the sender's.")
+@click.option("--consumer", metavar="NAME", help="List those owed to this endpoint.")
+@click.option("--since", type=INSTANT, metavar="WHEN", help=f"List those received at {WHEN}, or later.")
+@click.option("--until", type=INSTANT, metavar="WHEN", help="List those received before then.")
+@length_options
 @json_option
 @click.pass_obj
-def command(streams: Streams, receipt_id: str, watch: bool, timeout: float) -> None:
+def command(
+    streams: Streams, /, receipt_id: str | None, watch: bool, timeout: float, limit: int | None, **filters: str | None
+) -> None:
     """Show the receipt of an event: what happened at each boundary, and how each delivery stands.
 
     With --watch the exit code says whether it closed: 1 if it did not in time, or if only a person can help it on.
+    Without ID the receipts are listed, the newest first.
     """
+    if receipt_id is None and watch:
+        raise click.UsageError("--watch watches one receipt: add its ID.")
+    if receipt_id is not None and any(filters.values()):
+        raise click.UsageError("A filter is for the list: leave out the ID, or the filter.")
     with connect(read_settings()) as relay:
-        path = f"/v1/receipts/{quote(receipt_id, safe='')}"
+        if receipt_id is None:
+            _list(relay, streams, limit, filters)
+            return
+        path = f"{PATH}/{quote(receipt_id, safe='')}"
         if watch:
             _watch(relay, path, streams, timeout)
         else:
             _show(relay.call("GET", path), streams)
+
+
+def _list(relay: Client, streams: Streams, limit: int | None, filters: dict[str, str | None]) -> None:
+    receipts = listed(relay, PATH, filters, limit, streams)
+    if streams.json:
+        streams.document(receipts)
+    elif not receipts:
+        streams.line("no such receipts" if any(filters.values()) else "no receipts yet: relay send invoice.paid")
+    else:
+        show(streams, summary(receipts))
 
 
 def _show(receipt: dict[str, Any], streams: Streams, *, told: int = 0) -> None:
@@ -52,9 +94,9 @@ def _show(receipt: dict[str, Any], streams: Streams, *, told: int = 0) -> None:
 def _watch(relay: Client, path: str, streams: Streams, timeout: float) -> None:
     """Show what happens until nothing more will, or the time is over. Raises `CommandFailed` if it did not close."""
     deadline = time.monotonic() + timeout
-    pause, told = FIRST_PAUSE_SECONDS, 0
+    receipt = relay.call("GET", path)
+    wait, told = FIRST_WAIT_SECONDS, 0
     while True:
-        receipt = relay.call("GET", path)
         news = receipt["timeline"][told:]
         told += len(news)
         if not streams.json:
@@ -62,11 +104,23 @@ def _watch(relay: Client, path: str, streams: Streams, timeout: float) -> None:
         left = deadline - time.monotonic()
         if is_settled(receipt) or left <= 0:
             break
-        pause = FIRST_PAUSE_SECONDS if news else min(2 * pause, LONGEST_PAUSE_SECONDS)
-        time.sleep(min(pause, left))
+        wait = FIRST_WAIT_SECONDS if news else min(2 * wait, LONGEST_WAIT_SECONDS)
+        receipt = _after(relay, path, min(wait, left))
     _show(receipt, streams, told=told)
     if receipt["state"] != "closed":
         raise CommandFailed(_why_open(receipt, timeout))
+
+
+def _after(relay: Client, path: str, seconds: float) -> dict[str, Any]:
+    """The receipt once it is closed, or as it stands when so many seconds have passed."""
+    try:
+        receipt: dict[str, Any] = relay.call("GET", f"{path}/wait?timeout={seconds:.3f}")
+    except Refused as refusal:
+        if refusal.status != OVERLOADED:
+            raise
+        time.sleep(min(PAUSE_SECONDS, seconds))
+        receipt = relay.call("GET", path)
+    return receipt
 
 
 def _why_open(receipt: dict[str, Any], timeout: float) -> str:
