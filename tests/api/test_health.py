@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -222,3 +223,15 @@ async def test_metrics_are_served_in_the_format_that_is_asked_for(world: World) 
     assert (reply.status, reply.body) == (200, b"relay_up 1\n")
     assert reply.headers["content-type"] == "text/plain; asked='application/openmetrics-text'"
     assert (await world.get("/metrics")).headers["content-type"] == "text/plain; asked=''"
+
+
+async def test_numbers_are_written_out_beside_the_loop_and_not_on_it(world: World) -> None:
+    where: list[threading.Thread] = []
+
+    def exposition(_: str) -> tuple[str, bytes]:
+        where.append(threading.current_thread())
+        return "text/plain", b""
+
+    world.api.state.deps = replace(world.api.state.deps, exposition=exposition)
+    assert (await world.get("/metrics")).status == 200
+    assert where != [threading.current_thread()]

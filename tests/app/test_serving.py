@@ -299,6 +299,19 @@ async def test_the_dispatcher_shows_its_numbers_in_the_format_that_is_asked_for(
         assert reply.body == b"relay_in_flight 0 for application/openmetrics-text\n"
 
 
+async def test_a_bug_in_the_dispatchers_numbers_is_a_problem_document_and_a_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(_: str) -> tuple[str, bytes]:
+        raise LookupError("a bug")
+
+    async with served(dispatcher_http(broken, lambda: False)) as server, await Wire.connect(server.url) as wire:
+        reply = await wire.ask(request("GET", "/metrics"))
+        assert (reply.status, json.loads(reply.body)["code"]) == (500, "internal")
+        assert (await wire.ask(request("GET", "/healthz"))).status == 200
+    assert "a bug" in caplog.text
+
+
 @pytest.mark.parametrize(("draining", "status"), [(False, 200), (True, 503)])
 async def test_the_dispatchers_health_says_no_while_it_drains(draining: bool, status: int) -> None:
     async with (

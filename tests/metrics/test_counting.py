@@ -30,6 +30,7 @@ REPORT = t.QueueMeasured(
     dead_by_consumer=(("billing", 4), ("ledger", 3)),
     open_breakers=("ledger",),
     default_partition_rows=1,
+    journal_default_partition_rows=2,
     unaccounted=None,
 )
 
@@ -86,6 +87,7 @@ def _name(value: object) -> str:
          {"relay_queue_depth{status=pending}": 3, "relay_queue_depth{status=in_flight}": 2,
           "relay_queue_depth{status=dead}": 7, "relay_queue_oldest_pending_age_seconds": 1.5,
           "receipts_open_age_seconds{stat=max}": 61, "relay_attempt_default_partition_rows": 1,
+          "relay_journal_default_partition_rows": 2,
           "dlq_depth{consumer=billing}": 4, "dlq_depth{consumer=ledger}": 3, "relay_breaker_open{consumer=ledger}": 1}),
     ],
     ids=_name,

@@ -30,6 +30,7 @@ DISPATCHER = {
     "relay_leases_reaped_total",
     "relay_leases_lost_total",
     "relay_attempt_default_partition_rows",
+    "relay_journal_default_partition_rows",
     "relay_loop_last_success_timestamp_seconds{loop}",
     "relay_broker_mode",
     "relay_unaccounted_deliveries",

@@ -153,6 +153,7 @@ async def test_an_empty_queue_measures_as_empty(health: Health) -> None:
         dead_by_consumer=(),
         open_breakers=(),
         default_partition_rows=0,
+        journal_default_partition_rows=0,
     )
 
 
@@ -241,6 +242,13 @@ async def test_attempts_in_the_default_partition_are_counted(world: World, healt
     long_ago = replace(await world.claim_one(), claimed_at=datetime(2001, 9, 9, tzinfo=UTC))
     await world.record(attempt(long_ago))
     assert (await measure(health)).default_partition_rows == 1
+
+
+async def test_events_in_the_default_partition_are_counted(world: World, health: Health) -> None:
+    lane = await world.add_endpoint()
+    week_ago_ms = (new_id().int >> 80) - 7 * 86_400_000
+    await world.append(event(to=(lane,), receipt=new_id(unix_ms=week_ago_ms)))
+    assert (await measure(health)).journal_default_partition_rows == 1
 
 
 async def test_one_process_at_a_time_reports(health: Health, other: Health) -> None:

@@ -294,6 +294,17 @@ async def test_a_pause_by_a_person_is_not_overwritten_by_a_410(world: World) -> 
     assert (endpoint.state, endpoint.state_reason) == (EndpointState.PAUSED, "maintenance")
 
 
+async def test_a_pause_leaves_what_a_410_has_disabled_as_it_is_until_it_is_resumed(world: World) -> None:
+    lane = await world.add_endpoint()
+    await world.queue.record([], [LaneHold(lane, None, "gone")])
+    paused = await world.endpoints.set_state(TENANT, lane, EndpointState.PAUSED)
+    assert paused is not None
+    assert (paused.state, paused.state_reason) == (EndpointState.DISABLED, "gone")
+    resumed = await world.endpoints.set_state(TENANT, lane, EndpointState.ACTIVE)
+    assert resumed is not None
+    assert (resumed.state, resumed.state_reason) == (EndpointState.ACTIVE, None)
+
+
 async def test_outcomes_and_holds_are_one_transaction(world: World) -> None:
     lane = await world.add_endpoint()
     await world.owe(1, lane)

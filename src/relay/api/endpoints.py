@@ -165,7 +165,10 @@ async def remove_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -
 
 @router.post("/{id}/pause", responses=_UNKNOWN)
 async def pause_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
-    """Pause an endpoint. Its deliveries are held until it is resumed; new events still match it."""
+    """Pause an endpoint. Its deliveries are held until it is resumed; new events still match it.
+
+    One that a 410 has disabled stays disabled, with its reason: it is held already.
+    """
     return _shown(await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.PAUSED))
 
 

@@ -6,6 +6,7 @@ these calls answers soon, whatever the database does.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
@@ -64,5 +65,6 @@ async def readyz(request: Request, deps: Deps, response: Response) -> ReadinessS
 )
 async def metrics(request: Request, deps: Deps) -> Response:
     """Show the numbers of this gateway and its sibling workers, for Prometheus."""
-    content_type, text = deps.exposition(request.headers.get("accept", ""))
+    # in a thread: writing them all out takes longer than an event may have to wait
+    content_type, text = await asyncio.to_thread(deps.exposition, request.headers.get("accept", ""))
     return Response(text, headers={"content-type": content_type})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,6 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from relay.web.answers import JSON, Answer
 from relay.web.exchange import Intake, send_answer
 from relay.web.problems import ErrorCode, Problem
+from relay.web.serving import BUG
+
+logger = logging.getLogger(__name__)
 
 Expose = Callable[[str], tuple[str, bytes]]
 """From an `Accept` header to a content type and the text of all metrics. It may take a while: it runs in a thread."""
@@ -23,7 +27,12 @@ def dispatcher_http(expose: Expose, draining: Callable[[], bool]) -> ASGIApp:
     """The application. `/healthz` says 503 from the moment at which the dispatcher takes nothing new."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        await send_answer(await _answer(scope, expose, draining), Intake.of(scope, receive), send)
+        try:
+            answer = await _answer(scope, expose, draining)
+        except Exception:
+            logger.exception("a request met a bug")
+            answer = BUG.answer()
+        await send_answer(answer, Intake.of(scope, receive), send)
 
     return application
 

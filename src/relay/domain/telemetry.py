@@ -289,6 +289,7 @@ class QueueMeasured:
     dead_by_consumer: tuple[tuple[str, int], ...]
     open_breakers: tuple[str, ...]
     default_partition_rows: int
+    journal_default_partition_rows: int
     unaccounted: int | None = None
 
 

@@ -187,6 +187,10 @@ LEASES_LOST = _counter(
 DEFAULT_PARTITION = _report(
     "relay_attempt_default_partition_rows", "Attempts in the default partition, which is meant to be empty"
 )
+JOURNAL_DEFAULT_PARTITION = _report(
+    "relay_journal_default_partition_rows",
+    "Events in the default partition, which is meant to be empty: a gateway's clock may be days off",
+)
 LOOP_SUCCESS = _gauge(
     "relay_loop_last_success_timestamp_seconds",
     _DISPATCHER,
@@ -239,6 +243,7 @@ TABLE: tuple[Metric, ...] = (
     LEASES_REAPED,
     LEASES_LOST,
     DEFAULT_PARTITION,
+    JOURNAL_DEFAULT_PARTITION,
     LOOP_SUCCESS,
     BROKER_MODE,
     UNACCOUNTED,

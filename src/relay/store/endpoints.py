@@ -114,7 +114,7 @@ class Endpoints:
     async def set_state(
         self, tenant: str, endpoint_id: UUID, state: EndpointState, reason: str | None = None
     ) -> Endpoint | None:
-        """Pause, resume or disable; None if there is no such endpoint."""
+        """Pause, resume or disable; None if there is no such endpoint. One that is disabled stays so when paused."""
         async with self._database.connection() as connection:
             row = await connection.fetchrow(statements.text("set_endpoint_status"), tenant, endpoint_id, state, reason)
         return _endpoint(row) if row else None

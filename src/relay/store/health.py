@@ -61,6 +61,7 @@ class Reporting:
             dead_by_consumer=tuple((each[0], each[1]) for each in dead),
             open_breakers=(),
             default_partition_rows=row["default_partition_rows"],
+            journal_default_partition_rows=row["journal_default_partition_rows"],
         )
 
 

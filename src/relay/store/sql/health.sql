@@ -75,7 +75,8 @@ select (select count(d.due_at) from deliveries d where d.status = 'pending') as 
             select d.id from deliveries d where d.endpoint_id = e.id and d.status = owed.status order by d.id limit 1
         ) first
         where e.status = 'active' and e.removed_at is null) as oldest_owed_age,
-       (select count(*) from delivery_attempts_default) as default_partition_rows;
+       (select count(*) from delivery_attempts_default) as default_partition_rows,
+       (select count(*) from journal_default) as journal_default_partition_rows;
 
 -- name: measure_lateness
 -- parameters:
