@@ -355,6 +355,19 @@ async def test_what_fell_into_the_default_partition_moves_into_its_day(world: Wo
     assert len(await world.receipts.attempts(view.deliveries[0])) == 1
 
 
+@pytest.mark.parametrize(("days_behind", "left"), [(2, 0), (29, 0), (400, 1)])
+async def test_events_of_a_clock_that_is_days_behind_move_into_their_days(
+    world: World, health: Health, days_behind: int, left: int
+) -> None:
+    then_ms = (new_id().int >> 80) - days_behind * 86_400_000
+    receipt = new_id(unix_ms=then_ms)
+    await world.append(event(receipt=receipt))
+    assert await world.rows_in("journal_default") == 1
+    assert await health.ensure_partitions(14) == 1 - left
+    assert await world.rows_in("journal_default") == left
+    assert await world.value("select count(*) from journal where receipt_id = $1", receipt) == 1
+
+
 async def test_a_day_is_made_while_appends_go_on(world: World, health: Health) -> None:
     await drop_days(world)
     lane = await world.add_endpoint()

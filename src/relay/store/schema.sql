@@ -172,10 +172,17 @@ declare
     made integer := 0;
     today date := (now() at time zone 'UTC')::date;
     key_column text := case parent when 'journal' then 'day' else 'at' end;
+    key_day text := case parent when 'journal' then 'day' else '(at at time zone ''UTC'')::date' end;
     cast_to text := case parent when 'journal' then '' else ' 00:00:00+00' end;
+    stranded date[];
 begin
     perform pg_advisory_xact_lock(hashtext('ensure_day_partitions'), hashtext(parent));
-    for day in select generate_series(today - 1, today + days_ahead, interval '1 day')::date loop
+    execute format(
+        'select coalesce(array_agg(distinct %1$s), ''{}'') from %2$I where %3$I >= %4$L and %3$I < %5$L',
+        key_day, parent || '_default', key_column, (today - 30) || cast_to, (today - 1) || cast_to)
+        into stranded;
+    for day in select generate_series(today - 1, today + days_ahead, interval '1 day')::date
+               union all select unnest(stranded) loop
         child := parent || '_' || to_char(day, 'YYYYMMDD');
         continue when to_regclass(child) is not null;
         execute format('create table %I (like %I including all)', child, parent);
