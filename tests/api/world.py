@@ -118,6 +118,15 @@ class World:
         destinations = Destinations(database, vault, default_retry=DEFAULT)
         receipts = Watched(database)
         queue, health = Queue(database, database), Health(database)
+        gateway = create_gateway(
+            journal=Journal(database, key_retention_seconds=86_400.0),
+            endpoints=endpoints,
+            wakeups=WakeupSender(database),
+            ambient=ambient,
+            emit=ear,
+            durability=Durability(1, 1),
+            limits=IngestLimits(MAX_BODY_BYTES, 4 * MAX_BODY_BYTES),
+        )
         api = create_api(
             ApiDeps(
                 endpoints=endpoints,
@@ -133,19 +142,11 @@ class World:
                 secret_overlap_seconds=3600.0,
                 max_body_bytes=MAX_BODY_BYTES,
                 ready_late_seconds=READY_LATE_SECONDS,
+                send_test=gateway.trial.send,
                 exposition=lambda accept: (f"text/plain; asked={accept!r}", b"relay_up 1\n"),
                 is_draining=draining,
                 version="1.2.3",
             )
-        )
-        gateway = create_gateway(
-            journal=Journal(database, key_retention_seconds=86_400.0),
-            endpoints=endpoints,
-            wakeups=WakeupSender(database),
-            ambient=ambient,
-            emit=ear,
-            durability=Durability(1, 1),
-            limits=IngestLimits(MAX_BODY_BYTES, 4 * MAX_BODY_BYTES),
         )
         app = by_path(gateway.routes, api)
         try:

@@ -5,9 +5,10 @@ Owns the list. Invariant: no route reaches for anything that is not in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import Depends, Request
 
@@ -19,6 +20,7 @@ from relay.store.health import Health
 from relay.store.history import History
 from relay.store.queue import Queue
 from relay.store.receipts import Receipts
+from relay.web.answers import Answer
 
 DEFAULT_TENANT = "acct_default"
 
@@ -40,8 +42,9 @@ class EndpointLimits:
 class ApiDeps:
     """Everything that the routes use.
 
-    `exposition` answers the content type and the text of the metrics for an `Accept` header; `is_draining` says
-    whether this process takes no more work.
+    `send_test` makes a test event for an endpoint of a tenant, by its id and its name, and answers as the ingest does;
+    it raises `Refused`. `exposition` answers the content type and the text of the metrics for an `Accept` header;
+    `is_draining` says whether this process takes no more work.
     """
 
     endpoints: Endpoints
@@ -57,6 +60,7 @@ class ApiDeps:
     secret_overlap_seconds: float
     max_body_bytes: int
     ready_late_seconds: float
+    send_test: Callable[[str, UUID, str], Awaitable[Answer]]
     exposition: Callable[[str], tuple[str, bytes]]
     is_draining: Callable[[], bool]
     version: str

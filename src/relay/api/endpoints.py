@@ -24,6 +24,7 @@ from relay.api.endpoint_models import (
     created,
 )
 from relay.api.endpoint_rules import check_profile, read_change, read_new, read_secret
+from relay.api.ingest_documentation import ACCEPTED
 from relay.api.json_route import JsonRoute
 from relay.api.problem_documentation import LISTED, problems
 from relay.api.receipt_models import DeliveryPage, Status
@@ -176,6 +177,24 @@ async def pause_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) ->
 async def resume_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
     """Resume an endpoint. Its deliveries go again, whether a person paused it or a 410 disabled it."""
     return _shown(await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.ACTIVE))
+
+
+@router.post(
+    "/{id}/test",
+    status_code=202,
+    response_class=Response,
+    responses={
+        **problems(ErrorCode.NOT_FOUND, ErrorCode.OVERLOADED, ErrorCode.DRAINING),
+        202: {"description": "The test event is durable.", "content": {"application/json": {"schema": ACCEPTED}}},
+    },
+)
+async def send_test_event(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> Response:
+    """Send a test event to an endpoint. An event of type `relay.test` is owed to it alone, whatever its patterns."""
+    endpoint = await deps.endpoints.get(tenant, endpoint_id)
+    if endpoint is None:
+        raise no_such("endpoint")
+    answer = await deps.send_test(tenant, endpoint.id, endpoint.config.name)
+    return Response(answer.body, answer.status, media_type=answer.media_type.decode())
 
 
 @router.post("/{id}/rotate-secret", responses=_UNKNOWN)

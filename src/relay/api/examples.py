@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from relay.api.fields import A_DELIVERY, A_RECEIPT, AN_ENDPOINT, AN_INSTANT, LATER
+from relay.api.fields import A_DELIVERY, A_RECEIPT, AN_ENDPOINT, AN_EVENT, AN_INSTANT, LATER
 
 Examples = Mapping[str, Any]
 """By media type."""
@@ -181,6 +181,7 @@ ANSWERS: Mapping[str, Mapping[str, Examples]] = {
     "change_endpoint": {"200": {JSON: {**_ENDPOINT, "retry": {"preset": "patient"}, "updated_at": AN_INSTANT}}},
     "pause_endpoint": {"200": {JSON: {**_ENDPOINT, "state": "paused", "updated_at": AN_INSTANT}}},
     "resume_endpoint": {"200": {JSON: _ENDPOINT}},
+    "send_test_event": {"202": {JSON: {**_ACCEPTED, "event_id": AN_EVENT}}},
     "rotate_secret": {
         "200": {JSON: {"id": AN_ENDPOINT, "secret": _SECRET, "previous_secret_expires_at": "2026-12-01T09:05:00.120Z"}}
     },

@@ -79,7 +79,7 @@ async def run_gateway(work: Work) -> None:
         with numbers_of(Process.GATEWAY, work) as metrics:
             emit = Broadcast((metrics.listener, log_listener()))
             gateway = _gateway(work.settings, pools, vault, world, emit)
-            await _serve(work, gateway, create_api(_deps(work, pools, vault, metrics, world, emit)), emit)
+            await _serve(work, gateway, create_api(_deps(work, pools, vault, metrics, gateway, emit)), emit)
 
 
 async def _serve(work: Work, gateway: Gateway, api: ASGIApp, emit: Listener) -> None:
@@ -122,7 +122,7 @@ def _gateway(settings: Settings, pools: _Pools, vault: Vault, world: Ambient, em
     )
 
 
-def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, world: Ambient, emit: Listener) -> ApiDeps:
+def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, gateway: Gateway, emit: Listener) -> ApiDeps:
     settings = work.settings
     return ApiDeps(
         endpoints=Endpoints(pools.api, vault),
@@ -131,7 +131,7 @@ def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, world: Ambi
         history=History(pools.api),
         queue=Queue(pools.api, pools.api),
         health=Health(pools.api),
-        ambient=world,
+        ambient=gateway.ambient,
         emit=emit,
         egress=policy_of(settings),
         limits=EndpointLimits(
@@ -142,6 +142,7 @@ def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, world: Ambi
         secret_overlap_seconds=settings.secret_overlap_secs,
         max_body_bytes=API_BODY_BYTES,
         ready_late_seconds=settings.ready_late_secs,
+        send_test=gateway.trial.send,
         exposition=metrics.exposition,
         is_draining=work.stop.is_set,
         version=__version__,

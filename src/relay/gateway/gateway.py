@@ -17,6 +17,7 @@ from relay.gateway.appender import MOST_WAITING, Appender
 from relay.gateway.batch import Batch
 from relay.gateway.ingest import Ingest
 from relay.gateway.routes import Snapshots
+from relay.gateway.trial import Trial
 from relay.gateway.wakeups import Wakeups
 from relay.store.endpoints import Endpoints
 from relay.store.journal import Journal
@@ -36,9 +37,10 @@ class IngestLimits:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A gateway at work: `routes` maps paths to the applications that serve them."""
+    """A gateway at work: `routes` maps paths to the applications that serve them, `trial` sends test events."""
 
     routes: dict[str, ASGIApp]
+    trial: Trial
     snapshots: Snapshots
     appender: Appender
     wakeups: Wakeups
@@ -93,4 +95,5 @@ def create_gateway(
         max_body_bytes=limits.batch_bytes,
         max_payload_bytes=limits.payload_bytes,
     )
-    return Gateway({ingest.PATH: single, batch.PATH: several}, snapshots, appender, waker, ambient)
+    trial = Trial(appender=appender, ambient=ambient)
+    return Gateway({ingest.PATH: single, batch.PATH: several}, trial, snapshots, appender, waker, ambient)

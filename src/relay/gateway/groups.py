@@ -79,7 +79,8 @@ def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entr
             count += 1
             continue
         envelope = submission.envelope
-        route = routes.route(envelope.tenant, envelope.type)
+        only = submission.only
+        route = routes.route(envelope.tenant, envelope.type) if only is None else routes.only(envelope.tenant, only)
         rows += len(route.endpoints) or 1
         size += len(envelope.payload)
         if members and (

@@ -53,6 +53,11 @@ class Routes:
             )
         return known
 
+    def only(self, tenant: str, endpoint: UUID) -> Route:
+        """Where an event goes that is for one endpoint alone: there, or nowhere if there is none of that id."""
+        rules = [rule for rule in self._rules.rules if rule.endpoint_id == endpoint and rule.tenant == tenant]
+        return Route(tuple(rule.endpoint_id for rule in rules), tuple(answers.target(rule) for rule in rules))
+
 
 class Snapshots:
     """The newest snapshot that this process knows of."""

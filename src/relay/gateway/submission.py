@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
+from uuid import UUID
 
 from relay.domain.envelope import Envelope
 from relay.web.problems import Problem
@@ -42,7 +43,7 @@ class Submission:
 
     `accepted_at` is in seconds of the process's monotonic clock. `company` is how many events may be in one append with
     it, itself included, None for as many as fit: after each refusal it is half as many. Events of one batch share their
-    `batch`, which says nothing else.
+    `batch`, which says nothing else. `only` names the endpoint of an event that is for that one alone.
     """
 
     envelope: Envelope
@@ -52,6 +53,7 @@ class Submission:
     outcome: asyncio.Future[Outcome] = field(default_factory=_future)
     company: int | None = None
     batch: object | None = None
+    only: UUID | None = None
 
     @property
     def name(self) -> tuple[str, str, str] | None:

@@ -1,0 +1,59 @@
+"""A test event: one that is owed to a single endpoint, whatever its patterns, so that its owner sees it arrive.
+
+Owns what such an event is. From there on it is an event like any other, with its receipt, retries and dead letters.
+Invariant: nobody but that endpoint gets it.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+from uuid import UUID
+
+import msgspec
+
+from relay.domain import ids
+from relay.domain.ambient import Ambient
+from relay.gateway import answers
+from relay.gateway.appender import Appender
+from relay.gateway.senders import ANONYMOUS, Sender
+from relay.gateway.submission import Replayed, Stored
+from relay.gateway.wrapping import CHANCE_BYTES, Origin, Posted, wrap
+from relay.web.answers import JSON, Answer
+from relay.web.problems import Problem, Refused
+
+TYPE = "relay.test"
+
+_ABOUT = "A test event, sent on demand to this endpoint alone."
+
+
+class Trial:
+    """The test events of one process."""
+
+    def __init__(self, *, appender: Appender, ambient: Ambient) -> None:
+        self._appender = appender
+        self._ambient = ambient
+
+    async def send(self, tenant: str, endpoint: UUID, consumer: str) -> Answer:
+        """Make a test event durable; answers as for any event. Raises `Refused`.
+
+        An endpoint that is removed at this very moment owes nobody anything: its event then has no route.
+        """
+        arrived = self._ambient.monotonic()
+        origin = Origin(Sender(tenant, ANONYMOUS.source), self._ambient.now(), arrived, arrived, 0)
+        about = {
+            "type": TYPE,
+            "endpoint_id": ids.write(ids.ENDPOINT, endpoint),
+            "consumer": consumer,
+            "message": _ABOUT,
+        }
+        posted = Posted(TYPE, None, None, JSON.decode(), msgspec.json.encode(about), ())
+        submission = wrap(origin, posted, self._ambient.entropy(CHANCE_BYTES), self._ambient)
+        submission.only = endpoint
+        self._appender.take(submission)
+        match await submission.outcome:
+            case Stored(body) | Replayed(body):
+                return answers.accepted(body)
+            case Problem() as problem:
+                raise Refused(problem)
+            case never:
+                assert_never(never)
