@@ -108,6 +108,13 @@ def test_an_event_that_nobody_wants_has_no_route() -> None:
     assert RuleSet(1, ()).route("acct_a", "a.b") == ()
 
 
+def test_a_tenants_patterns_are_named_once_each_and_nobody_elses() -> None:
+    rules = RuleSet(1, (rule(1, "a", "b.*"), rule(2, "a"), rule(3, "c", tenant="acct_b")))
+
+    assert sorted(rules.patterns("acct_a")) == ["a", "b.*"]
+    assert list(rules.patterns("acct_c")) == []
+
+
 def test_the_number_of_look_ups_depends_on_the_type_alone() -> None:
     assert list(matching_patterns("a.b.c")) == ["a.b.c", "a.b.*", "a.*", "*"]
 

@@ -18,7 +18,6 @@ from relay.domain.telemetry import (
     Loop,
     LoopStarted,
     attempts_recorded,
-    fan_out,
     name_of,
 )
 
@@ -66,19 +65,8 @@ def test_a_batch_of_attempts_counts_each_class_the_absent_ones_too() -> None:
 
 def test_a_broadcast_tells_each_listener_in_order() -> None:
     told: list[tuple[str, Happening]] = []
-    tell = fan_out([lambda h: told.append(("metrics", h)), lambda h: told.append(("log", h))])
+    tell = Broadcast((lambda h: told.append(("metrics", h)), lambda h: told.append(("log", h))))
 
     tell(LoopStarted(Loop.REAPER))
 
     assert told == [("metrics", LoopStarted(Loop.REAPER)), ("log", LoopStarted(Loop.REAPER))]
-
-
-def test_a_single_listener_is_told_directly() -> None:
-    told: list[Happening] = []
-    listener = told.append
-
-    assert fan_out([listener]) is listener
-
-
-def test_without_listeners_nothing_is_told() -> None:
-    fan_out([])(LeasesReaped(1))

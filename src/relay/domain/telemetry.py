@@ -429,12 +429,6 @@ class Broadcast:
             listener(happening)
 
 
-def fan_out(listeners: Iterable[Listener]) -> Listener:
-    """One listener for all of these; just that one where there is only one."""
-    chosen = tuple(listeners)
-    return chosen[0] if len(chosen) == 1 else Broadcast(chosen)
-
-
 _OUTCOME_CLASS = attrgetter("outcome_class")
 
 
