@@ -97,7 +97,7 @@ class Client:
 
     @property
     def _remedy(self) -> str:
-        if _is_this_machine(str(self._http.base_url)):
+        if is_this_machine(str(self._http.base_url)):
             return "start it with `relay up`, or set RELAY_URL"
         return "check RELAY_URL and that it runs"
 
@@ -115,13 +115,14 @@ def connect(settings: Settings) -> Iterator[Client]:
         base_url=settings.url,
         headers=headers,
         timeout=TIMEOUT,
-        trust_env=not _is_this_machine(settings.url),
+        trust_env=not is_this_machine(settings.url),
         follow_redirects=False,
     ) as http:
         yield Client(http)
 
 
-def _is_this_machine(url: str) -> bool:
+def is_this_machine(url: str) -> bool:
+    """Whether the url leads to this machine, without asking anybody."""
     host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_loopback

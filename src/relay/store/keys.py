@@ -28,13 +28,20 @@ async def agree_on_keys(database: Database, vault: Vault) -> None:
     async with database.transaction() as connection:
         await connection.execute(statements.text("lock_key_marks"))
         marks = [row["sealed"] for row in await connection.fetch(statements.text("list_key_marks"))]
-        if marks and not any(_opens(vault, mark) for mark in marks):
-            raise OtherKeys(
-                "none of the keys in RELAY_SECRET_KEYS is one that this database's secrets were sealed with:"
-                " give every gateway and dispatcher the same RELAY_SECRET_KEYS"
-            )
+        _check(marks, vault)
         if not any(_opens(vault.newest(), mark) for mark in marks):
             await connection.execute(statements.text("insert_key_mark"), vault.seal(_MARK))
+
+
+async def check_keys(database: Database, vault: Vault) -> bool:
+    """Whether the vault's keys open what is in the database; False if nothing was ever sealed there. Leaves no mark.
+
+    Raises `OtherKeys` and `StoreUnavailable`.
+    """
+    async with database.connection() as connection:
+        marks = [row["sealed"] for row in await connection.fetch(statements.text("list_key_marks"))]
+    _check(marks, vault)
+    return bool(marks)
 
 
 async def is_sealed(database: Database) -> bool:
@@ -47,6 +54,15 @@ async def is_sealed(database: Database) -> bool:
             except asyncpg.UndefinedTableError:  # a database of before that migration, or of before them all
                 continue
     return False
+
+
+def _check(marks: list[bytes], vault: Vault) -> None:
+    """Raises `OtherKeys` if there are marks and the vault opens none of them."""
+    if marks and not any(_opens(vault, mark) for mark in marks):
+        raise OtherKeys(
+            "none of the keys in RELAY_SECRET_KEYS is one that this database's secrets were sealed with:"
+            " give every gateway and dispatcher the same RELAY_SECRET_KEYS"
+        )
 
 
 def _opens(vault: Vault, mark: bytes) -> bool:

@@ -1,0 +1,57 @@
+"""What is wrong with an installation, as far as it can be seen from here.
+
+Owns the order of the checks; each is in the module of what it looks at. Invariant: they run side by side, each within
+its bound, and none changes anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from relay.app.doctor import machine
+from relay.app.doctor.database import examine_database
+from relay.app.doctor.findings import CHECK_SECONDS, Finding, Findings, Level, bounded, fault
+from relay.app.doctor.gateway import GatewayFound, examine_gateway
+from relay.app.doctor.receivers import examine_receivers
+from relay.settings import Settings
+
+__all__ = ["Finding", "Findings", "Level", "examine", "fault"]
+
+
+async def examine(settings: Settings, *, endpoint: str | None, is_here: bool) -> Findings:
+    """Every finding, in a fixed order. `is_here`: RELAY_URL leads to this machine, so no proxy is asked for it."""
+    gateway = asyncio.create_task(_gateway(settings, trust_env=not is_here), name="gateway")
+
+    async def elsewhere() -> bool:
+        return (await gateway).answered and not is_here
+
+    async def gateways() -> Findings:
+        return (await gateway).findings
+
+    scheme = "http" if settings.tls_cert is None else "https"
+    groups = await asyncio.gather(
+        _in_thread("settings", lambda: machine.examine_settings(settings)),
+        _in_thread("authorities", machine.examine_authorities),
+        _in_thread("certificate", lambda: machine.examine_certificate(settings)),
+        _in_thread("disk", lambda: machine.examine_disk(settings)),
+        _in_thread("ports", lambda: machine.examine_port(settings.bind, "RELAY_BIND", scheme=scheme)),
+        _in_thread("ports", lambda: machine.examine_port(settings.metrics_bind, "RELAY_METRICS_BIND")),
+        _in_thread("ports", lambda: machine.examine_port(settings.testkit_bind, "RELAY_TESTKIT_BIND", needed=False)),
+        gateways(),
+        examine_database(settings, elsewhere, lambda database: examine_receivers(database, settings, endpoint)),
+    )
+    return tuple(finding for findings in groups for finding in findings)
+
+
+async def _gateway(settings: Settings, *, trust_env: bool) -> GatewayFound:
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            return await examine_gateway(settings.url, trust_env=trust_env)
+    except TimeoutError:
+        late = fault("gateway", f"nothing answers at {settings.url} within {CHECK_SECONDS:g} s: look at its log")
+        return GatewayFound((late,), answered=False)
+
+
+async def _in_thread(check: str, work: Callable[[], Findings]) -> Findings:
+    return await bounded(check, asyncio.to_thread(work), "the machine is overloaded, or its file system hangs")

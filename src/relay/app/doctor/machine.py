@@ -1,0 +1,119 @@
+"""The examination of this machine: its ports, its disk, the files that TLS needs.
+
+Owns these checks. They need nobody's answer but the kernel's, and that of whatever holds a port.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import ssl
+from pathlib import Path
+
+import httpx
+
+from relay.app.doctor.findings import Finding, Findings, fault, ok, warning
+from relay.app.faults import CannotRun
+from relay.app.listening import listen, url_of
+from relay.app.serving import tls_of
+from relay.sender import NoAuthorities
+from relay.sender.authorities import find
+from relay.settings import Bind, Settings, SettingsError, check_promises, without_effect
+
+PORT_SECONDS = 2.0
+
+NEARLY_FULL, FULL = 0.10, 0.02
+"""Shares of the disk that are free. PostgreSQL needs room for its log of writes before anything else fails."""
+
+GIB = 1 << 30
+ENOUGH_BYTES = 20 * GIB
+"""Free room that is no worry, however small a share of the disk it is."""
+
+
+def examine_settings(settings: Settings) -> Findings:
+    """Settings that ask for what this version does not do."""
+    try:
+        check_promises(settings)
+    except SettingsError as refused:
+        return tuple(fault("settings", line) for line in str(refused).splitlines())
+    idle = without_effect(settings)
+    if idle:
+        return (warning("settings", f"this version does nothing yet with {', '.join(idle)}"),)
+    return (ok("settings", "all can be read; `relay config` shows them"),)
+
+
+def examine_authorities() -> Findings:
+    """The certificate authorities by which endpoints are trusted."""
+    try:
+        bundle = find(None)
+    except NoAuthorities as nowhere:
+        return (fault("authorities", f"{nowhere}: install the system's (package ca-certificates)"),)
+    try:
+        count = len(ssl.create_default_context(cafile=str(bundle)).get_ca_certs())
+    except (OSError, ssl.SSLError) as unreadable:
+        return (fault("authorities", f"{bundle} cannot be read ({unreadable}): install the package ca-certificates"),)
+    if not count:
+        return (fault("authorities", f"{bundle} holds no certificate: install the package ca-certificates"),)
+    return (ok("authorities", f"{count} in {bundle}"),)
+
+
+def examine_certificate(settings: Settings) -> Findings:
+    """The gateway's own certificate, if it is to show one."""
+    try:
+        tls = tls_of(settings)
+    except CannotRun as trouble:
+        return (fault("certificate", str(trouble)),)
+    return () if tls is None else (ok("certificate", f"{tls.certificate} and its key fit"),)
+
+
+def examine_disk(settings: Settings) -> Findings:
+    """Room for the embedded server's data; an outside server's disk is not ours to see."""
+    if settings.database_url is not None:
+        return ()
+    folder = settings.data_dir.expanduser().absolute()
+    try:
+        usage = shutil.disk_usage(_there(folder))
+    except OSError as trouble:
+        return (fault("disk", f"{folder} cannot be looked at: {trouble.strerror}"),)
+    share = usage.free / usage.total if usage.total else 0.0
+    text = f"{usage.free / GIB:.1f} GiB free for {folder}, {share:.0%} of the disk"
+    if share < FULL and usage.free < ENOUGH_BYTES:
+        return (fault("disk", f"{text}: make room, or the database stops"),)
+    if share < NEARLY_FULL and usage.free < ENOUGH_BYTES:
+        return (warning("disk", f"{text}: make room soon"),)
+    return (ok("disk", text),)
+
+
+def _there(folder: Path) -> Path:
+    """The folder, or the nearest above it that exists."""
+    return next(each for each in (folder, *folder.parents) if each.exists())
+
+
+def examine_port(bind: Bind, setting: str, *, scheme: str = "http", needed: bool = True) -> Findings:
+    """Whether a service could listen there, or Relay does already."""
+    check = f"port {bind.port}"
+    try:
+        listen(bind, setting).close()
+    except CannotRun as trouble:
+        if isinstance(trouble.__cause__, OSError) and trouble.__cause__.errno == errno.EADDRINUSE:
+            return (_holder(check, bind, str(trouble), scheme, needed=needed),)
+        return (fault(check, str(trouble)),)
+    return (ok(check, f"{bind} is free ({setting})"),)
+
+
+def _holder(check: str, bind: Bind, text: str, scheme: str, *, needed: bool) -> Finding:
+    """Who holds a port cannot be known; whether it speaks like Relay can."""
+    try:
+        answer = httpx.get(
+            f"{url_of(bind, scheme)}/healthz",
+            timeout=PORT_SECONDS,
+            trust_env=False,
+            verify=False,  # noqa: S501 - a look at who is there, which is told nothing
+        )
+        is_ours = "status" in answer.json()
+    except (httpx.HTTPError, ValueError, TypeError):
+        is_ours = False
+    if is_ours:
+        return ok(check, f"Relay listens on {bind}")
+    text = f"{text} (whose it is cannot be known from here; it does not answer like Relay)"
+    return fault(check, text) if needed else warning(check, text)

@@ -1,0 +1,83 @@
+"""The examination of the receivers: whether each active endpoint could be reached from here.
+
+Owns which ones are looked at. Nothing is sent to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from relay.app.dispatcher import send_limits_of
+from relay.app.doctor.findings import Finding, Findings, fault, ok, warning
+from relay.app.egress import policy_of
+from relay.domain import ids
+from relay.sender import NoAuthorities
+from relay.sender.probe import Probe
+from relay.settings import Settings
+from relay.store.database import Database
+from relay.store.examination import Examination, Reachable
+from relay.store.faults import StoreUnavailable
+
+MOST = 200
+"""So many endpoints are looked at, all at once."""
+
+
+async def examine_receivers(database: Database, settings: Settings, endpoint: str | None) -> Findings:
+    """Look at the active endpoints, or at the one that is named, by name or id."""
+    examination = Examination(database)
+    try:
+        if endpoint is None:
+            found = await examination.endpoints(MOST + 1)
+        else:
+            found = await examination.endpoints_called(endpoint, _id(endpoint))
+    except StoreUnavailable as away:
+        return (fault("endpoints", " ".join(str(away).split())),)
+    if not found:
+        return (_none(endpoint),)
+    looked = await _look(found[:MOST], settings)
+    left = (
+        () if len(found) <= MOST else (warning("endpoints", f"only {MOST} were looked at: name others by --endpoint"),)
+    )
+    return (*looked, *left)
+
+
+def _none(endpoint: str | None) -> Finding:
+    if endpoint is None:
+        return ok("endpoints", "none is active")
+    return fault("endpoints", f"none is called {endpoint!r}: `relay endpoints list` shows them")
+
+
+def _id(text: str) -> UUID | None:
+    try:
+        return ids.parse(ids.ENDPOINT, text)
+    except ids.InvalidId:
+        return None
+
+
+async def _look(endpoints: tuple[Reachable, ...], settings: Settings) -> Findings:
+    try:
+        probe = Probe(
+            policy=await asyncio.to_thread(policy_of, settings),
+            limits=send_limits_of(settings),
+            clock=time.monotonic,
+            on_fault=lambda what, bug: logging.getLogger("relay").error(what, exc_info=bug),
+        )
+    except NoAuthorities:
+        return ()  # told by another check
+    try:
+        return tuple(await asyncio.gather(*(_judge(probe, endpoint) for endpoint in endpoints)))
+    finally:
+        probe.close()
+
+
+async def _judge(probe: Probe, endpoint: Reachable) -> Finding:
+    """A url's path and query may be secret, its host and port are not."""
+    trouble = await probe.look(endpoint.url)
+    check = f"endpoint {endpoint.name}"
+    if trouble is None:
+        return ok(check, f"{urlsplit(endpoint.url).netloc} can be reached")
+    return fault(check, f"{urlsplit(endpoint.url).netloc}: {trouble}")

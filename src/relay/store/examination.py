@@ -1,0 +1,80 @@
+"""What a database is like, for `relay doctor`: its server, our role in it, the endpoints of all its tenants.
+
+Owns questions that hold for a database in any state, also one without a table. Invariant: nothing is written.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.resources import files
+from uuid import UUID
+
+from relay.store import statements
+from relay.store.database import Database
+
+OLDEST_SUPPORTED = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The server as our role meets it. `clock` is its time when it answered."""
+
+    version: str
+    major: int
+    clock: datetime
+    role: str
+    may_create: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reachable:
+    """An endpoint that is to be reached over HTTP."""
+
+    name: str
+    url: str
+
+
+class Examination:
+    """Questions to one database. All raise `StoreUnavailable`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def server(self) -> Server:
+        """The server, and what our role may do in the schema."""
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(statements.text("examine_server"))
+        assert row is not None, "it selects from nothing"
+        return Server(
+            version=row["version"],
+            major=row["version_number"] // 10_000,
+            clock=row["clock"],
+            role=row["role"],
+            may_create=row["may_create"],
+        )
+
+    async def tables_of_others(self) -> tuple[str, ...]:
+        """Tables of Relay's that our role does not own."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("foreign_tables"), list(tables()))
+        return tuple(row["name"] for row in rows)
+
+    async def endpoints(self, most: int) -> tuple[Reachable, ...]:
+        """At most so many active endpoints, of whichever tenant. The database must be migrated."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("endpoints_to_reach"), most)
+        return tuple(Reachable(row["name"], row["url"]) for row in rows)
+
+    async def endpoints_called(self, name: str, endpoint: UUID | None) -> tuple[Reachable, ...]:
+        """The one of that id, or those of that name, of whichever tenants. The database must be migrated."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("endpoints_called"), name, endpoint)
+        return tuple(Reachable(row["name"], row["url"]) for row in rows)
+
+
+def tables() -> tuple[str, ...]:
+    """The names of Relay's tables."""
+    schema = files("relay.store").joinpath("schema.sql").read_text(encoding="utf-8")
+    return tuple(re.findall(r"^CREATE TABLE public\.(\w+)", schema, re.MULTILINE))

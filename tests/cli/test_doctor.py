@@ -1,0 +1,64 @@
+"""Claims about `relay doctor` as a command: what it says of a Relay that runs, of one that does not, its exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Shell, on_a_terminal
+from tests.support.installation import LOOPBACK, Service, free_port
+
+
+@pytest.fixture
+def beside(relay: Service, shell: Shell) -> Shell:
+    """Commands with the settings of the running Relay."""
+    started = relay.started
+    shell.environment |= {
+        "RELAY_DATA_DIR": str(started["data_dir"]),
+        "RELAY_BIND": relay.url.removeprefix("http://"),
+        "RELAY_METRICS_BIND": started["metrics"][1].removeprefix("http://").removesuffix("/metrics"),
+        "RELAY_TESTKIT_BIND": started["receiver"].removeprefix("http://"),
+        "RELAY_ALLOW_PRIVATE_ENDPOINTS": "true",
+    }
+    return shell
+
+
+def by_check(document: Any) -> dict[str, str]:
+    return {each["check"]: each["level"] for each in document["checks"]}
+
+
+def test_nothing_is_wrong_with_a_relay_that_runs(relay: Service, beside: Shell) -> None:
+    beside.document("endpoints", "add", f"{relay.started['receiver']}/ok", "--name", "healthy", "--type", "healthy.*")
+    document = beside.document("doctor", "--endpoint", "healthy")
+    levels = by_check(document)
+    assert document["ok"] is True
+    assert {"gateway", "database", "dispatcher", "keys", "schema", "disk", "endpoint healthy"} <= set(levels)
+    assert set(levels.values()) == {"ok"}
+
+
+def test_a_fault_is_1_and_a_person_sees_a_line_for_each_check(lonely: Shell, tmp_path: Path) -> None:
+    lonely.environment |= {
+        "RELAY_DATA_DIR": str(tmp_path),
+        "RELAY_BIND": f"{LOOPBACK}:{free_port()}",
+        "RELAY_METRICS_BIND": f"{LOOPBACK}:{free_port()}",
+        "RELAY_TESTKIT_BIND": f"{LOOPBACK}:{free_port()}",
+    }
+    done = lonely.run("doctor")
+    assert (done.returncode, done.stderr) == (1, b"")
+    document = json.loads(done.stdout)
+    assert document["ok"] is False
+    lines = on_a_terminal(lonely, "doctor").splitlines()
+    assert [line.split()[0] for line in lines] == [each["level"] for each in document["checks"]]
+    assert [line for line in lines if "start it with `relay up`" in line]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_faults_of_the_settings_are_found_too(lonely: Shell) -> None:
+    done = lonely.run("doctor", environment={"RELAY_BINDD": "x", "RELAY_WORKERS": "many"})
+    assert done.returncode == 1
+    texts = [each["text"] for each in json.loads(done.stdout)["checks"]]
+    assert texts[0] == "RELAY_BINDD is no setting: did you mean RELAY_BIND?"
+    assert texts[-1] == "nothing else can be looked at before these are mended"
