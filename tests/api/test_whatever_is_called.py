@@ -70,7 +70,10 @@ async def _serve(dsn: str, known: Future[Known], stop: Future[None]) -> None:
     try:
         async with World.over(dsn) as world, served(world.app) as (host, port):
             known.set_result(Known(f"http://{host}:{port}", await _furnish(world)))
-            await asyncio.wrap_future(stop)
+            stopped = asyncio.wrap_future(stop)
+            while not stopped.done():
+                await world.health.beat(new_id(), DISPATCHER)
+                await asyncio.wait({stopped}, timeout=5.0)
     except Exception as fault:
         if known.done():
             raise
@@ -79,7 +82,6 @@ async def _serve(dsn: str, known: Future[Known], stop: Future[None]) -> None:
 
 async def _furnish(world: World) -> dict[str, Sequence[str]]:
     """Endpoints, and an event in every state that one can be in."""
-    await world.health.beat(new_id(), DISPATCHER)
     unrouted = await world.post_event("nobody.wants")
     endpoints = [await world.create(name=f"consumer-{number}") for number in range(20)]
     for endpoint in endpoints[1:]:

@@ -29,12 +29,14 @@ from relay.domain.outcome import OutcomeClass
 from relay.domain.sending import Phases
 from relay.gateway import Durability, IngestLimits, create_gateway
 from relay.store.database import Database
+from relay.store.dead_letters import DeadLetters
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
 from relay.store.history import History
 from relay.store.journal import Journal
 from relay.store.queue import FIRST_LANE, Queue
 from relay.store.receipts import Receipts
+from relay.store.redrive import Redrives
 from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupSender
 from relay.web.serving import by_path
@@ -82,6 +84,27 @@ class Watched(Receipts):
                 await self._changed.wait()
 
 
+class Counted(WakeupSender):
+    """Wake-ups that are counted once they are sent."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.sent = 0
+        self._changed = asyncio.Event()
+
+    async def send(self) -> None:
+        await super().send()
+        self.sent += 1
+        self._changed.set()
+
+    async def until_sent(self, count: int) -> None:
+        """Return once so many were sent. Raises `TimeoutError`."""
+        async with asyncio.timeout(10):
+            while self.sent < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+
 class Switch:
     """Whether the process drains."""
 
@@ -104,6 +127,7 @@ class World:
     destinations: Destinations
     queue: Queue
     receipts: Watched
+    wakeups: Counted
     health: Health
     draining: Switch
     ear: Ear
@@ -116,12 +140,12 @@ class World:
         vault, ambient, draining, ear = Vault([new_key()]), real_ambient(), Switch(), Ear()
         endpoints = Endpoints(database, vault)
         destinations = Destinations(database, vault, default_retry=DEFAULT)
-        receipts = Watched(database)
+        receipts, wakeups = Watched(database), Counted(database)
         queue, health = Queue(database, database), Health(database)
         gateway = create_gateway(
             journal=Journal(database, key_retention_seconds=86_400.0),
             endpoints=endpoints,
-            wakeups=WakeupSender(database),
+            wakeups=wakeups,
             ambient=ambient,
             emit=ear,
             durability=Durability(1, 1),
@@ -133,6 +157,8 @@ class World:
                 destinations=destinations,
                 receipts=receipts,
                 history=History(database),
+                dead_letters=DeadLetters(database),
+                redrives=Redrives(database, entropy=ambient.entropy, key_retention_seconds=86_400.0),
                 queue=queue,
                 health=health,
                 ambient=ambient,
@@ -142,6 +168,7 @@ class World:
                 secret_overlap_seconds=3600.0,
                 max_body_bytes=MAX_BODY_BYTES,
                 ready_late_seconds=READY_LATE_SECONDS,
+                wake=gateway.wakeups.announce,
                 send_test=gateway.trial.send,
                 exposition=lambda accept: (f"text/plain; asked={accept!r}", b"relay_up 1\n"),
                 is_draining=draining,
@@ -150,7 +177,9 @@ class World:
         )
         app = by_path(gateway.routes, api)
         try:
-            yield cls(dsn, app, gateway.routes, api, database, destinations, queue, receipts, health, draining, ear)
+            yield cls(
+                dsn, app, gateway.routes, api, database, destinations, queue, receipts, wakeups, health, draining, ear
+            )
         finally:
             await gateway.drain(5.0)
             await database.close()

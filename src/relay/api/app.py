@@ -7,7 +7,7 @@ client, neither its error bodies nor its redirects.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -15,8 +15,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from relay.api import documentation, endpoints, health, page, receipts
+from relay.api import dead_letters, documentation, endpoints, health, page, receipts, redrives
 from relay.api.deps import ApiDeps
+from relay.api.json_route import plain
 from relay.api.readiness import Readiness
 from relay.api.waiting import Waiting
 from relay.store.faults import StoreUnavailable
@@ -28,16 +29,6 @@ logger = logging.getLogger(__name__)
 
 _DESCRIPTION = """Relay takes events, makes them durable, and delivers each to every endpoint that subscribed to its
 type, with a receipt that tells what became of it."""
-
-_PLAINER = {
-    "extra_forbidden": "there is no such field",
-    "model_attributes_type": "should be an object",
-    "model_type": "should be an object",
-    "dict_type": "should be an object",
-    "list_type": "should be an array",
-    "missing": "must be given",
-}
-"""The framework's words where they are its own rather than JSON's."""
 
 UNAVAILABLE = Problem(ErrorCode.DATABASE_UNAVAILABLE, "the database did not answer; try again in a moment")
 
@@ -71,7 +62,7 @@ def _routed(version: str) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    for room in (endpoints, receipts, health, page):
+    for room in (endpoints, receipts, dead_letters, redrives, health, page):
         # not included as routers: those would answer a wrong method without naming all the right ones
         app.router.routes.extend(room.router.routes)
     return app
@@ -101,15 +92,9 @@ async def _invalid(_: Request, error: Exception) -> Response:
     found = error.errors()
     of_query = [each for each in found if each["loc"][0] == "query"]
     if of_query:
-        detail = "; ".join(f"{each['loc'][1]}: {_plain(each)}" for each in of_query)
+        detail = "; ".join(f"{each['loc'][1]}: {plain(each)}" for each in of_query)
         return _answer(refuse(ErrorCode.BAD_FILTER, detail).problem)
-    return _answer(invalid(FieldFault(pointer(*each["loc"][1:]), _plain(each)) for each in found).problem)
-
-
-def _plain(error: Mapping[str, Any]) -> str:
-    """The sentence of a validation error; none of them repeats what was sent."""
-    message: str = _PLAINER.get(error["type"], error["msg"])
-    return message.removeprefix("Value error, ")
+    return _answer(invalid(FieldFault(pointer(*each["loc"][1:]), plain(each)) for each in found).problem)
 
 
 async def _framework_error(request: Request, error: Exception) -> Response:

@@ -15,11 +15,13 @@ from fastapi import Depends, Request
 from relay.domain.ambient import Ambient
 from relay.domain.egress import EgressPolicy
 from relay.domain.telemetry import Listener
+from relay.store.dead_letters import DeadLetters
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
 from relay.store.history import History
 from relay.store.queue import Queue
 from relay.store.receipts import Receipts
+from relay.store.redrive import Redrives
 from relay.web.answers import Answer
 
 DEFAULT_TENANT = "acct_default"
@@ -42,15 +44,17 @@ class EndpointLimits:
 class ApiDeps:
     """Everything that the routes use.
 
-    `send_test` makes a test event for an endpoint of a tenant, by its id and its name, and answers as the ingest does;
-    it raises `Refused`. `exposition` answers the content type and the text of the metrics for an `Accept` header;
-    `is_draining` says whether this process takes no more work.
+    `wake` has the dispatchers told that something is due. `send_test` makes a test event for an endpoint of a tenant,
+    by its id and its name, and answers as the ingest does; it raises `Refused`. `exposition` answers the content type
+    and the text of the metrics for an `Accept` header; `is_draining` says whether this process takes no more work.
     """
 
     endpoints: Endpoints
     destinations: Destinations
     receipts: Receipts
     history: History
+    dead_letters: DeadLetters
+    redrives: Redrives
     queue: Queue
     health: Health
     ambient: Ambient
@@ -60,6 +64,7 @@ class ApiDeps:
     secret_overlap_seconds: float
     max_body_bytes: int
     ready_late_seconds: float
+    wake: Callable[[], None]
     send_test: Callable[[str, UUID, str], Awaitable[Answer]]
     exposition: Callable[[str], tuple[str, bytes]]
     is_draining: Callable[[], bool]

@@ -87,9 +87,18 @@ def _drop_frameworks_errors(responses: dict[str, Any]) -> None:
             del responses["422"]
 
 
+def _drop_null(schema: dict[str, Any]) -> None:
+    """None is how a parameter says that it was left out, not a value that it takes."""
+    choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    if len(choices) == 1:
+        del schema["anyOf"]
+        schema.update(choices[0])
+
+
 def _add_examples(operation: dict[str, Any]) -> None:
     name = operation["operationId"]
     for parameter in operation.get("parameters", ()):
+        _drop_null(parameter["schema"])
         if parameter["name"] in QUERIES.get(name, {}):
             parameter["example"] = QUERIES[name][parameter["name"]]
     for media_type, example in BODIES.get(name, {}).items():

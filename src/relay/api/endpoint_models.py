@@ -7,12 +7,11 @@ out a new secret has one in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from relay.api.fields import EndpointText, Instant
+from relay.api.fields import EndpointText, Instant, document_without_null, refuse_null
 from relay.domain.endpoint import AckMode, Endpoint, EndpointState, SignatureProfile, Transport
 from relay.domain.headers import check_custom_headers
 from relay.domain.ids import ENDPOINT, write
@@ -55,29 +54,10 @@ CustomHeaders = Annotated[dict[Text, Text], AfterValidator(_check_headers)]
 Timeout = Annotated[float, Field(strict=True, ge=LEAST_TIMEOUT_SECONDS)]
 
 
-def _refuse_null(value: object) -> object:
-    if value is None:
-        raise ValueError("cannot be null; leave it out instead")
-    return value
-
-
-def _document_without_null(*nullable: str) -> Callable[[dict[str, Any]], None]:
-    """A finish to a model's schema: None is how a field says that it was left out, not a value that it takes."""
-
-    def finish(schema: dict[str, Any]) -> None:
-        for name, field in schema["properties"].items():
-            if name not in nullable and "anyOf" in field:
-                (only,) = [each for each in field.pop("anyOf") if each != {"type": "null"}]
-                field.update(only)
-                del field["default"]
-
-    return finish
-
-
 class RetryRule(BaseModel):
     """When deliveries to this endpoint are tried again: a preset, or any of the four numbers over the defaults."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra=_document_without_null())
+    model_config = ConfigDict(extra="forbid", json_schema_extra=document_without_null())
 
     preset: Literal["patient"] | None = None
     max_attempts: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = None
@@ -88,7 +68,7 @@ class RetryRule(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _not_null(cls, value: object) -> object:
-        return _refuse_null(value)
+        return refuse_null(value)
 
     @model_validator(mode="after")
     def _preset_alone(self) -> RetryRule:
@@ -127,7 +107,7 @@ class EndpointNew(BaseModel):
 class EndpointChange(BaseModel):
     """What to change of an endpoint; what is left out stays. Only `retry` and `timeout_seconds` can become null."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra=_document_without_null("retry", "timeout_seconds"))
+    model_config = ConfigDict(extra="forbid", json_schema_extra=document_without_null("retry", "timeout_seconds"))
 
     url: Text | None = None
     name: Name | None = None
@@ -147,7 +127,7 @@ class EndpointChange(BaseModel):
     )  # fmt: skip
     @classmethod
     def _not_null(cls, value: object) -> object:
-        return _refuse_null(value)
+        return refuse_null(value)
 
 
 class EndpointShown(BaseModel):

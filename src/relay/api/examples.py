@@ -121,6 +121,36 @@ _ATTEMPT = {
 _HEALTHY = {"database": "ok", "journal": "ok", "dispatcher": "ok", "queue": "ok"}
 
 
+_FILTER = {"consumer": "ledger", "reason": "exhausted", "type": "invoice.*", "since": "2026-11-30T00:00:00Z"}
+
+_PENDING = {
+    **_DELIVERED,
+    "status": "pending",
+    "generation": 1,
+    "acked_at": None,
+    "next_attempt_at": "2026-11-30T10:00:00.000Z",
+    "waiting_for": "retry",
+    "boundary": "B3",
+    "redriven_at": "2026-11-30T10:00:00.000Z",
+    "receipt_id": A_RECEIPT,
+}
+
+_DEAD = {
+    "receipt_id": A_RECEIPT,
+    "delivery_id": A_DELIVERY,
+    "endpoint_id": AN_ENDPOINT,
+    "consumer": "ledger",
+    "type": "invoice.paid",
+    "event_id": "invoice-4711-paid",
+    "reason": "exhausted",
+    "boundary": "B3",
+    "last_error": "503 Service Unavailable",
+    "attempts": 12,
+    "display_url": _URL,
+    "dead_at": "2026-11-30T09:35:00.000Z",
+}
+
+
 def _page(item: Mapping[str, Any]) -> dict[str, Any]:
     return {"data": [item], "next_cursor": None}
 
@@ -144,6 +174,9 @@ BODIES: Mapping[str, Examples] = {
         ]
     },
     "create_endpoint": {JSON: {"url": _URL, "name": "ledger", "event_types": ["invoice.*"]}},
+    "redrive_receipt": {JSON: {"consumer": "ledger"}},
+    "redrive_dead_letters": {JSON: _FILTER},
+    "discard_dead_letters": {JSON: {**_FILTER, "dry_run": True}},
     "change_endpoint": {JSON: {"event_types": ["invoice.*", "refund.*"], "retry": {"preset": "patient"}}},
 }
 """What is sent, by operation."""
@@ -151,6 +184,7 @@ BODIES: Mapping[str, Examples] = {
 QUERIES: Mapping[str, Mapping[str, Any]] = {
     "list_receipts": {"state": "open", "type": "invoice.*"},
     "list_deliveries": {"status": "dead"},
+    "list_dead_letters": {"consumer": "ledger", "reason": "exhausted"},
     "wait_for_receipt": {"timeout": 5},
 }
 """What a call is asked with, by operation."""
@@ -200,6 +234,18 @@ ANSWERS: Mapping[str, Mapping[str, Examples]] = {
             }
         }
     },
+    "list_dead_letters": {"200": {JSON: _page(_DEAD)}},
+    "redrive_receipt": {
+        "202": {
+            JSON: {
+                "receipt_id": A_RECEIPT,
+                "redriven": [{"id": A_DELIVERY, "endpoint_id": AN_ENDPOINT, "consumer": "ledger", "generation": 1}],
+            }
+        }
+    },
+    "redrive_delivery": {"202": {JSON: _PENDING}},
+    "redrive_dead_letters": {"202": {JSON: {"dry_run": False, "count": 17, "more": False}}},
+    "discard_dead_letters": {"202": {JSON: {"dry_run": True, "count": 17, "more": False}}},
     "healthz": {"200": {JSON: {"status": "ok"}}},
     "readyz": {
         "200": {JSON: {"ready": True, "checks": _HEALTHY}},

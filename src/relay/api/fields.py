@@ -7,7 +7,8 @@ the form that its kind describes.
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -15,6 +16,7 @@ A_RECEIPT = "rcp_019ad4f17c2a7b3c9d1e2f3a4b5c6d7e"
 AN_EVENT = "evt_019ad4f17c2a7e0f8a9b0c1d2e3f4a5b"
 AN_ENDPOINT = "ep_019ad4e0aa107c5d8e9f0a1b2c3d4e5f"
 A_DELIVERY = "019ad4f1-7c2a-7b3c-9d1e-2f3a8c9d0e1f"
+AN_IDEMPOTENCY_KEY = "redrive-of-monday"
 AN_INSTANT = "2026-11-30T09:05:00.120Z"
 LATER = "2026-11-30T09:05:00.164Z"
 
@@ -32,3 +34,23 @@ EndpointText = Annotated[str, Field(json_schema_extra=id_form(AN_ENDPOINT))]
 DeliveryText = Annotated[str, Field(json_schema_extra=id_form(A_DELIVERY))]
 Instant = Annotated[str, Field(json_schema_extra={"format": "date-time", "examples": [AN_INSTANT]})]
 """RFC 3339 in UTC with milliseconds."""
+
+
+def refuse_null(value: object) -> object:
+    """The value, unless it is null, where that means nothing. Raises `ValueError`."""
+    if value is None:
+        raise ValueError("cannot be null; leave it out instead")
+    return value
+
+
+def document_without_null(*nullable: str) -> Callable[[dict[str, Any]], None]:
+    """A finish to a model's schema: None is how a field says that it was left out, not a value that it takes."""
+
+    def finish(schema: dict[str, Any]) -> None:
+        for name, field in schema["properties"].items():
+            if name not in nullable and "anyOf" in field:
+                (only,) = [each for each in field.pop("anyOf") if each != {"type": "null"}]
+                field.update(only)
+                del field["default"]
+
+    return finish

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from relay.api.fields import DeliveryText, EndpointText, Instant, ReceiptText
+from relay.api.fields import DeliveryText, EndpointText, Instant, ReceiptText, document_without_null, refuse_null
+from relay.api.filters import CONSUMER, Consumer
 from relay.domain.delivery import DeadReason
 from relay.domain.outcome import OutcomeClass
 from relay.domain.receipt import Boundary, ReceiptOutcome, TimelineWhat
@@ -91,6 +92,35 @@ class ReceiptPage(BaseModel):
 
     data: list[ReceiptShown]
     next_cursor: str | None
+
+
+class ReceiptToRedrive(BaseModel):
+    """To whom an event is sent again: to everybody who has not acked it, or to one alone."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra=document_without_null())
+
+    consumer: Consumer | None = Field(None, description=f"To this endpoint alone. {CONSUMER}")
+
+    @field_validator("consumer", mode="before")
+    @classmethod
+    def _not_null(cls, value: object) -> object:
+        return refuse_null(value)
+
+
+class RedrivenShown(BaseModel):
+    """A delivery that is sent again."""
+
+    id: DeliveryText
+    endpoint_id: EndpointText
+    consumer: str
+    generation: int = Field(description="How many times it was sent again on demand; 0 for an event routed anew.")
+
+
+class ReceiptRedriven(BaseModel):
+    """What is sent again of an event; empty where nothing was left to send."""
+
+    receipt_id: ReceiptText
+    redriven: list[RedrivenShown]
 
 
 class AttemptShown(BaseModel):

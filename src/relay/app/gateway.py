@@ -35,6 +35,7 @@ from relay.metrics.lines import log_listener
 from relay.settings import Settings
 from relay.settings.reading import LEASE_MARGIN_SECS
 from relay.store.database import Database
+from relay.store.dead_letters import DeadLetters
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.faults import StoreUnavailable
 from relay.store.health import Health
@@ -42,6 +43,7 @@ from relay.store.history import History
 from relay.store.journal import Journal
 from relay.store.queue import Queue
 from relay.store.receipts import Receipts
+from relay.store.redrive import Redrives
 from relay.store.vault import Vault
 from relay.store.wakeups import WakeupSender
 from relay.web.serving import by_path
@@ -129,6 +131,12 @@ def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, gateway: Ga
         destinations=Destinations(pools.api, vault, default_retry=settings.retry),
         receipts=Receipts(pools.api),
         history=History(pools.api),
+        dead_letters=DeadLetters(pools.api),
+        redrives=Redrives(
+            pools.api,
+            entropy=gateway.ambient.entropy,
+            key_retention_seconds=settings.idempotency_retention_secs,
+        ),
         queue=Queue(pools.api, pools.api),
         health=Health(pools.api),
         ambient=gateway.ambient,
@@ -142,6 +150,7 @@ def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, gateway: Ga
         secret_overlap_seconds=settings.secret_overlap_secs,
         max_body_bytes=API_BODY_BYTES,
         ready_late_seconds=settings.ready_late_secs,
+        wake=gateway.wakeups.announce,
         send_test=gateway.trial.send,
         exposition=metrics.exposition,
         is_draining=work.stop.is_set,

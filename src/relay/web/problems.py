@@ -42,6 +42,7 @@ class ErrorCode(StrEnum):
     METHOD_NOT_ALLOWED = "method_not_allowed"
     BODY_TIMEOUT = "body_timeout"
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
+    NOT_REDRIVABLE = "not_redrivable"
     PAYLOAD_TOO_LARGE = "payload_too_large"
     CONTENT_TYPE = "content_type"
     SCHEMA_VIOLATION = "schema_violation"
@@ -83,7 +84,7 @@ ERRORS: Mapping[ErrorCode, ErrorKind] = {
     ErrorCode.BAD_FILTER: ErrorKind(
         400,
         "Bad filter",
-        "A query parameter or its value is not known here; `detail` names the valid ones.",
+        "A filter or its value is not known here, in the query or in the body; `detail` names the valid ones.",
     ),
     ErrorCode.RELAY_LOOP: ErrorKind(
         400,
@@ -109,8 +110,13 @@ ERRORS: Mapping[ErrorCode, ErrorKind] = {
     ErrorCode.IDEMPOTENCY_KEY_REUSED: ErrorKind(
         409,
         "Idempotency key reused",
-        "An earlier request with this `Idempotency-Key` had another type or body. Nothing was stored.",
+        "An earlier request with this `Idempotency-Key` had another type, path or body. Nothing was stored.",
         _R.IDEMPOTENCY,
+    ),
+    ErrorCode.NOT_REDRIVABLE: ErrorKind(
+        409,
+        "Not redrivable",
+        "The delivery is being sent right now, or its endpoint was removed; `detail` says which.",
     ),
     ErrorCode.PAYLOAD_TOO_LARGE: ErrorKind(
         413,

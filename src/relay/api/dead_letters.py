@@ -1,0 +1,93 @@
+"""The list of dead letters.
+
+Owns the route and its places: an instant and an id, for many die at the same moment. Invariant: a place comes back from
+its cursor to the microsecond.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query
+
+from relay.api.dead_letter_models import DeadLetterPage, DeadLetterShown
+from relay.api.deps import Deps, Tenant
+from relay.api.documentation import operation_id
+from relay.api.filters import CONSUMER, TYPE, Consumer, Instant, TypePattern, known_consumer
+from relay.api.problem_documentation import LISTED, problems
+from relay.api.requests import Cursor, Limit, only_known_parameters
+from relay.domain import ids
+from relay.domain.delivery import DeadReason
+from relay.domain.receipt import Boundary
+from relay.store.dead_letters import DEAD_NEWEST, DeadLetter, DeadPlace
+from relay.store.filters import DeadLetterFilter
+from relay.web import instants, paging
+
+router = APIRouter(prefix="/v1", tags=["receipts"], generate_unique_id_function=operation_id)
+
+_INSTANT_BYTES = 8
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def _write(place: DeadPlace) -> bytes:
+    since_epoch: int = (place.at - ids.EPOCH) // _MICROSECOND
+    return since_epoch.to_bytes(_INSTANT_BYTES, "big", signed=True) + place.id.bytes
+
+
+def _read(raw: bytes) -> DeadPlace:
+    try:
+        at = ids.EPOCH + timedelta(microseconds=int.from_bytes(raw[:_INSTANT_BYTES], "big", signed=True))
+    except OverflowError:
+        raise ValueError("no such instant") from None
+    return DeadPlace(at, UUID(bytes=raw[_INSTANT_BYTES:]))
+
+
+BY_DEATH: paging.Places[DeadPlace] = paging.Places(_write, _read)
+
+
+def _filter(
+    consumer: Annotated[Consumer | None, Query(description=f"Owed to this endpoint. {CONSUMER}")] = None,
+    reason: Annotated[DeadReason | None, Query(description="Dead for this reason.")] = None,
+    event_type: Annotated[TypePattern | None, Query(alias="type", description=TYPE)] = None,
+    since: Annotated[Instant | None, Query(description="Dead since this instant (RFC 3339) or later.")] = None,
+) -> DeadLetterFilter:
+    return DeadLetterFilter(consumer=consumer, reason=reason, type=event_type, since=since)
+
+
+@router.get("/dead-letters", responses=problems(*LISTED), dependencies=[Depends(only_known_parameters)])
+async def list_dead_letters(
+    deps: Deps,
+    tenant: Tenant,
+    wanted: Annotated[DeadLetterFilter, Depends(_filter)],
+    limit: Limit = paging.DEFAULT_LIMIT,
+    cursor: Cursor = None,
+) -> DeadLetterPage:
+    """List what waits for a person, newest first. An event that no endpoint wanted is in it with reason `no_route`."""
+    since = None if wanted.since is None else wanted.since.isoformat()
+    listing = paging.Listing("dead letters", BY_DEATH, (wanted.consumer, wanted.reason, wanted.type, since))
+    before = DEAD_NEWEST if cursor is None else listing.read_cursor(cursor)
+    async with known_consumer(deps, tenant, wanted.consumer):
+        page = await deps.dead_letters.list(tenant, wanted, before=before, limit=limit)
+    return DeadLetterPage(
+        data=[_shown(letter) for letter in page.items],
+        next_cursor=None if page.next is None else listing.write_cursor(page.next),
+    )
+
+
+def _shown(letter: DeadLetter) -> DeadLetterShown:
+    return DeadLetterShown(
+        receipt_id=ids.write(ids.RECEIPT, letter.receipt_id),
+        delivery_id=str(letter.delivery_id) if letter.delivery_id else None,
+        endpoint_id=ids.write(ids.ENDPOINT, letter.endpoint_id) if letter.endpoint_id else None,
+        consumer=letter.consumer,
+        type=letter.type,
+        event_id=letter.event_id,
+        reason=letter.reason,
+        boundary=Boundary.B3,
+        last_error=letter.last_error,
+        attempts=letter.attempts,
+        display_url=letter.display_url,
+        dead_at=instants.write(letter.dead_at),
+    )
