@@ -462,3 +462,15 @@ async def test_a_claimed_delivery_that_nobody_knows_is_lost(world: World) -> Non
     await world.owe(1, await world.add_endpoint())
     stranger = replace(await world.claim_one(), id=new_id())
     assert (await world.record(attempt(stranger))).lost == {(stranger.id, stranger.lease_token)}
+
+
+async def test_the_closing_updates_of_a_batch_leave_the_indexes_of_receipts_alone(world: World) -> None:
+    """They are HOT: whole pages of receipts close at once, and there is room for one more version of each."""
+    await world.owe(300, await world.add_endpoint())
+    claimed = (await world.claim(batch=300)).deliveries
+    recorded = await world.record(*(attempt(each) for each in claimed))
+    assert len(recorded.closed) == 300
+    async with world.database.connection() as connection:
+        await connection.execute("select pg_stat_force_next_flush()")
+    moved = await world.sql("select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relname = 'receipts'")
+    assert tuple(moved[0]) == (300, 300)

@@ -516,7 +516,7 @@ CREATE TABLE public.receipts (
     CONSTRAINT receipts_check CHECK (((acked + discarded) <= GREATEST(expected, 1))),
     CONSTRAINT receipts_check1 CHECK (((outcome IS NULL) = (closed_at IS NULL)))
 )
-WITH (fillfactor='80');
+WITH (fillfactor='45');
 
 CREATE TABLE public.request_keys (
     tenant text NOT NULL,
