@@ -122,13 +122,17 @@ def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:
 
 
 def send_limits_of(settings: Settings) -> SendLimits:
-    """The bounds of sending, by these settings. A host has as many connections as an endpoint may have requests."""
+    """The bounds of sending, by these settings.
+
+    How many requests a host gets is bounded endpoint by endpoint, before they are launched. One host may have many
+    endpoints: a second bound here would let launched requests wait for each other, on their own time.
+    """
     return SendLimits(
         connect_seconds=settings.connect_timeout_secs,
         silence_seconds=settings.read_timeout_secs,
         response_cap_bytes=settings.response_cap_bytes,
         connections=settings.global_concurrency,
-        connections_per_host=settings.global_concurrency // 2,
+        connections_per_host=settings.global_concurrency,
     )
 
 
