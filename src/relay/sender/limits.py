@@ -37,7 +37,8 @@ class SendLimits:
     direction; the total is each request's own. At most `response_cap_bytes` of a body are taken before the connection
     is dropped, `snippet_bytes` of them are kept. `connections` bounds the requests on the wire and, idle ones included,
     the open connections; `connections_per_host` the requests on the wire to one host and port, which may have many
-    endpoints. Requests beyond wait, on their own time. A kept connection is not used again after `idle_seconds` without use or `lifetime_seconds` of age.
+    endpoints. Requests beyond wait, on their own time. A kept connection is not used again after `idle_seconds` without
+    use or `lifetime_seconds` of age.
     `ca_file` (PEM) replaces the system's authorities.
     """
 
