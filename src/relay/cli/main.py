@@ -38,6 +38,8 @@ COMMANDS = {
     "receipt": _Entry("receipt", "Show what became of an event."),
     "endpoints": _Entry("endpoints", "List, add, show and change endpoints."),
     "deliveries": _Entry("deliveries", "List what an endpoint is owed, or show one delivery."),
+    "redrive": _Entry("redrive", "Send again what of an event is not acknowledged."),
+    "dlq": _Entry("dlq", "List, re-drive and discard dead letters."),
     "doctor": _Entry("doctor", "Look for the usual faults, and say what to do."),
     "config": _Entry("config", "Show every setting, its value and where that comes from."),
     "secret-key": _Entry("secret_key", "Print a new key for RELAY_SECRET_KEYS."),

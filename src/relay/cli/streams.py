@@ -34,6 +34,10 @@ class Streams:
         """Whether the output is for a program: JSON was asked for, or stdout is no terminal."""
         return self.json_asked or not self._is_terminal
 
+    def for_progress(self) -> TextIO | None:
+        """Where a person watches how long work goes on; None if nobody does."""
+        return self._err if self._err.isatty() and not self.json_asked else None
+
     def done(self, deed: str) -> None:
         """What was asked for is done, in a few words; only its description can still fail."""
         self._deed = deed

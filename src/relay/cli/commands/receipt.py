@@ -126,6 +126,7 @@ def _after(relay: Client, path: str, seconds: float) -> dict[str, Any]:
 def _why_open(receipt: dict[str, Any], timeout: float) -> str:
     if not is_settled(receipt):
         return f"the receipt is still open after {timeout:g} s; its deliveries say what they wait for"
+    again = f"`relay redrive {receipt['receipt_id']}`"
     if not receipt["deliveries"]:
-        return f"no endpoint subscribes to {receipt['type']}: add one with `relay endpoints add`, and re-drive it"
-    return "the receipt stays open: what is left is dead-lettered, and waits for a person to re-drive it"
+        return f"no endpoint subscribes to {receipt['type']}: add one with `relay endpoints add`, then {again}"
+    return f"the receipt stays open: what is left is dead-lettered; mend what its last error says, then {again}"
