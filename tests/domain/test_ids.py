@@ -22,12 +22,6 @@ def test_a_made_id_is_a_version_7_uuid_that_knows_its_millisecond(unix_ms: int, 
     assert (made.version, made.variant, ids.unix_ms(made)) == (7, RFC_4122, unix_ms)
 
 
-@settings(max_examples=25)
-@given(MILLISECONDS, ENTROPY)
-def test_a_fresh_ids_text_is_that_of_the_uuid(unix_ms: int, entropy: bytes) -> None:
-    assert ids.write_new(ids.EVENT, unix_ms, entropy) == ids.write(ids.EVENT, ids.uuid7(unix_ms, entropy))
-
-
 def test_all_74_random_bits_reach_the_id() -> None:
     ones = ids.uuid7(0, b"\xff" * ids.ENTROPY_BYTES)
     zeros = ids.uuid7(0, bytes(ids.ENTROPY_BYTES))

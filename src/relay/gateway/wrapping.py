@@ -17,7 +17,7 @@ from relay.domain.idempotency import fingerprint
 from relay.gateway.senders import Sender
 from relay.gateway.submission import Submission
 
-CHANCE_BYTES = 2 * ids.ENTROPY_BYTES
+CHANCE_BYTES = ids.ENTROPY_BYTES
 """How many random bytes one event takes."""
 
 Forwarded = tuple[tuple[str, str], ...]
@@ -38,7 +38,11 @@ class Origin(NamedTuple):
 
 
 class Posted(NamedTuple):
-    """One event as its sender posted it. Without an `event_id` it gets one; a `key` makes it repeatable."""
+    """One event as its sender posted it; a `key` makes it repeatable.
+
+    Without an `event_id` it gets one that is its receipt's id under another prefix: it is found by that without an
+    index of its own.
+    """
 
     type: str
     event_id: str | None
@@ -52,13 +56,13 @@ def wrap(origin: Origin, posted: Posted, chance: bytes, ambient: Ambient) -> Sub
     """The event in its envelope, ready to be appended; `chance` is `CHANCE_BYTES` random bytes."""
     received_at = origin.received_at
     made_ms = int(received_at.timestamp()) * 1000 + received_at.microsecond // 1000
-    receipt_id = ids.uuid7(made_ms, chance[: ids.ENTROPY_BYTES])
+    receipt_id = ids.uuid7(made_ms, chance)
     sha256 = hashlib.sha256(posted.payload).digest()
     assigned = ambient.monotonic()
     sender = origin.sender
     envelope = Envelope(
         receipt_id=receipt_id,
-        event_id=posted.event_id or ids.write_new(ids.EVENT, made_ms, chance[ids.ENTROPY_BYTES :]),
+        event_id=posted.event_id or ids.write(ids.EVENT, receipt_id),
         type=posted.type,
         schema=None,
         tenant=sender.tenant,
