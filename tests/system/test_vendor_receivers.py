@@ -202,6 +202,25 @@ async def test_a_retry_is_signed_anew_at_its_own_time_under_the_same_delivery_id
                 group.create_task(retry(library))
 
 
+@each_library
+async def test_a_replay_is_the_same_delivery_with_the_same_bytes_signed_anew(
+    running: Running, vendors: Vendors, library: Library
+) -> None:
+    subscription = subscribe(running, vendors, library)
+    delivery_id = subscription.post()
+    await subscription.delivery(delivery_id, "delivered")
+    with api(running.gateway) as client:
+        assert client.post(f"/v1/deliveries/{delivery_id}/redrive").status_code == 202
+
+    async def came_again() -> list[Seen]:
+        return list(subscription.hook.seen()[1:])
+
+    (replay,) = await eventually(came_again, DEADLINE, "the replay arrives")
+    assert (replay.status, replay.sha256) == (204, hashlib.sha256(BODY).hexdigest())
+    told = {name: replay.headers[name] for name in ("relay-delivery-id", "relay-generation", "relay-attempt")}
+    assert told == {"relay-delivery-id": delivery_id, "relay-generation": "1", "relay-attempt": "2"}
+
+
 @each_standard_library
 async def test_the_webhook_id_is_the_delivery_id_and_has_no_dot(
     running: Running, vendors: Vendors, library: Library
