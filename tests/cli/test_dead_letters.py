@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import httpx
@@ -102,6 +103,16 @@ def test_a_person_is_asked_before_more_than_one_is_changed(relay: Service, shell
     assert len(shell.document("dlq", "list", "--consumer", name)) == 2
     shown = on_a_terminal(shell, "dlq", what, "--consumer", name, typed=b"y\n")
     assert re.search(r"\b2 (re-driven|discarded)\r?$", shown, re.MULTILINE)
+
+
+def test_a_test_event_goes_to_that_endpoint_alone(relay: Service, shell: Shell) -> None:
+    shell.document("endpoints", "add", receiver(relay, "/ok"), "--name", "tested", "--type", "never.sent")
+    shell.document("endpoints", "add", receiver(relay, "/ok"), "--name", "tested-not", "--type", "relay.test")
+    accepted = shell.document("endpoints", "test", "tested")
+    receipt = shell.document("receipt", accepted["receipt_id"], "--watch")
+    assert receipt["type"] == "relay.test"
+    assert [each["consumer"] for each in receipt["deliveries"]] == ["tested"]
+    assert json.loads(shell.run("receipt", "--type", "relay.test").stdout)[0]["receipt_id"] == accepted["receipt_id"]
 
 
 @pytest.mark.parametrize(

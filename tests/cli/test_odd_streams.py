@@ -96,6 +96,7 @@ ANSWERS = {
         "previous_secret_expires_at": AT,
     },
     f"POST /v1/endpoints/{ENDPOINT_ID}/pause": ENDPOINT,
+    f"POST /v1/endpoints/{ENDPOINT_ID}/test": {"receipt_id": RECEIPT_ID, "deliveries": []},
     f"GET /v1/deliveries/{DELIVERY_ID}": {**DELIVERY, "attempts": [ATTEMPT]},
     f"POST /v1/deliveries/{DELIVERY_ID}/redrive": {**DELIVERY, "generation": 1},
     "GET /v1/dead-letters": {"data": [LETTER], "next_cursor": None},
@@ -119,6 +120,7 @@ DOING = [
     f"redrive {DELIVERY_ID}",
     "dlq redrive --yes",
     "dlq discard --yes",
+    f"endpoints test {ENDPOINT_ID}",
     f"endpoints pause {ENDPOINT_ID}",
     f"endpoints rotate-secret {ENDPOINT_ID}",
 ]

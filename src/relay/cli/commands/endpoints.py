@@ -150,6 +150,22 @@ def resume(streams: Streams, endpoint: str) -> None:
     show_endpoint(changed, streams)
 
 
+@command.command("test", epilog=example("relay endpoints test ledger"))
+@named
+@json_option
+@click.pass_obj
+def test(streams: Streams, endpoint: str) -> None:
+    """Send an endpoint, and no other, a sample event of type relay.test, whatever types it subscribed to."""
+    with connect(read_settings()) as relay:
+        accepted = relay.call("POST", f"{path_of(relay, endpoint)}/test")
+    streams.done(f"the sample event is accepted as {accepted['receipt_id']}")
+    if streams.json:
+        streams.document(accepted)
+    else:
+        streams.line("accepted; this tells whether it arrives:")
+        streams.line(f"relay receipt {accepted['receipt_id']} --watch")
+
+
 @command.command("rotate-secret", epilog=example("relay endpoints rotate-secret ledger"))
 @named
 @click.option("--force", is_flag=True, help="Even if that ends an older secret before its time.")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from relay.cli.batch import send_batch
 from relay.cli.client import connect
 from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
@@ -25,20 +26,43 @@ EMPTY = b"{}"
     epilog=example(
         "relay send invoice.paid invoice.json",
         "echo '{\"amount\": 12}' | relay send invoice.paid --key invoice-4711",
+        "relay send --batch events.ndjson",
     ),
 )
-@click.argument("event_type", metavar="TYPE")
+@click.argument("event_type", metavar="TYPE", required=False)
 @click.argument("file", metavar="[FILE|-]", required=False, type=click.Path(allow_dash=True))
 @click.option("--key", metavar="KEY", help="Idempotency-Key: a second event with the same key is not stored again.")
 @click.option("--content-type", metavar="TYPE", help="Default: application/json if the payload is JSON.")
+@click.option(
+    "--batch",
+    type=click.Path(allow_dash=True),
+    metavar="FILE|-",
+    help='Events, each {"type", "event_id"?, "payload"}: a JSON array, or one a line. Without TYPE.',
+)
 @json_option
 @click.pass_obj
-def command(streams: Streams, event_type: str, file: str | None, key: str | None, content_type: str | None) -> None:
+def command(
+    streams: Streams,
+    event_type: str | None,
+    file: str | None,
+    key: str | None,
+    content_type: str | None,
+    batch: str | None,
+) -> None:
     """Post an event of TYPE whose payload is FILE, or stdin, for `-` or if something is piped or redirected there.
 
     Without either, on a terminal or with nothing on stdin, the payload is an empty JSON object. It may be any bytes,
-    and goes to the endpoints unchanged.
+    and goes to the endpoints unchanged. With --batch many events are posted, as many in a request as it takes; the exit
+    code is 1 if any was refused.
     """
+    if batch is not None:
+        if event_type or key or content_type:
+            raise click.UsageError("In a batch each event says its own type and event_id: leave out TYPE and options.")
+        with connect(read_settings()) as relay:
+            send_batch(relay, _payload(batch, streams), streams)
+        return
+    if event_type is None:
+        raise click.UsageError("Missing argument 'TYPE'.")
     payload = _payload(file, streams)
     headers = {
         "relay-event-type": _header(event_type, "TYPE"),
