@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from relay.app.doctor import Finding, Level, examine, findings, machine
+from relay.app.doctor import Finding, Level, examine, findings, machine, receivers
 from relay.app.doctor.clocks import compare
 from relay.app.doctor.database import _version as judge_version
 from relay.app.doctor.findings import bounded
@@ -412,3 +412,12 @@ async def test_an_endpoint_can_be_named_and_one_that_is_not_there_is_a_fault(dat
         Level.FAULT,
         "none is called 'three': `relay endpoints list` shows them",
     )
+
+
+async def test_an_endpoint_that_says_nothing_is_not_looked_at_for_long(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receivers, "LOOK_SECONDS", 0.2)
+    async with listening() as (_, port):
+        found = await looked_at(database, {"silent": f"https://localhost:{port}/"}, RELAY_CONNECT_TIMEOUT_SECS="9")
+    assert found["silent"].text == f"localhost:{port}: no connection within 0.2 s"

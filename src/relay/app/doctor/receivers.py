@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -21,6 +22,9 @@ from relay.settings import Settings
 from relay.store.database import Database
 from relay.store.examination import Examination, Reachable
 from relay.store.faults import StoreUnavailable
+
+LOOK_SECONDS = 4.0
+"""How long one may take, whatever deliveries may."""
 
 MOST = 200
 """So many endpoints are looked at, all at once."""
@@ -59,10 +63,11 @@ def _id(text: str) -> UUID | None:
 
 
 async def _look(endpoints: tuple[Reachable, ...], settings: Settings) -> Findings:
+    limits = send_limits_of(settings)
     try:
         probe = Probe(
             policy=await asyncio.to_thread(policy_of, settings),
-            limits=send_limits_of(settings),
+            limits=replace(limits, connect_seconds=min(limits.connect_seconds, LOOK_SECONDS)),
             clock=time.monotonic,
             on_fault=lambda what, bug: logging.getLogger("relay").error(what, exc_info=bug),
         )
