@@ -49,7 +49,7 @@ async def owner(address: tuple[str, int]) -> bytes:
 async def test_a_burst_of_connections_is_not_all_one_workers(listener: socket.socket) -> None:
     with listener.dup() as of_the_other:
         workers = [
-            Acceptor(each, partial(Counted, name), None) for name, each in (("a", listener), ("b", of_the_other))
+            Acceptor(each, partial(Counted, name), None, 1.0) for name, each in (("a", listener), ("b", of_the_other))
         ]
         whose = Counter(await asyncio.gather(*(owner(listener.getsockname()) for _ in range(40))))
         for worker in workers:
@@ -59,7 +59,7 @@ async def test_a_burst_of_connections_is_not_all_one_workers(listener: socket.so
 
 
 async def test_a_socket_that_another_worker_emptied_is_no_trouble(listener: socket.socket) -> None:
-    acceptor = Acceptor(listener, partial(Counted, "a"), None)
+    acceptor = Acceptor(listener, partial(Counted, "a"), None, 1.0)
     acceptor._accept()
     assert await owner(listener.getsockname()) == b"a"
     acceptor.close()
@@ -90,7 +90,7 @@ async def test_a_system_without_descriptors_is_given_a_moment(
 ) -> None:
     monkeypatch.setattr(accepting, "PAUSE_SECONDS", 0.01)
     exhausted = Exhausted(listener)
-    acceptor = Acceptor(exhausted, partial(Counted, "a"), None)  # type: ignore[arg-type]  # what it uses of a socket
+    acceptor = Acceptor(exhausted, partial(Counted, "a"), None, 1.0)  # type: ignore[arg-type]  # what it uses of a socket
     assert await owner(listener.getsockname()) == b"a"
     assert exhausted.asked == 2
     acceptor.close()

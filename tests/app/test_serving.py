@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import httpx
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from relay.app import serving
+from relay.app import listening, serving
 from relay.app.exposition import dispatcher_http
 from relay.app.faults import CannotRun
 from relay.app.listening import address_of, listen
@@ -276,6 +277,48 @@ async def test_with_a_certificate_the_gateway_speaks_https(tmp_path: Path) -> No
         trusting = ssl.create_default_context(cafile=str(issued.authority))
         async with httpx.AsyncClient(verify=trusting, trust_env=False) as client:
             assert (await client.get(server.url.replace("http:", "https:"))).text == "hello"
+
+
+async def test_a_client_that_owes_its_handshake_holds_no_stop_up(tmp_path: Path) -> None:
+    issued = issue(tmp_path, "localhost", "127.0.0.1")
+    settings = read({"RELAY_TLS_CERT": str(issued.certificate), "RELAY_TLS_KEY": str(issued.key)})
+    async with served(hello, tls=tls_of(settings), drain_seconds=600) as server, await Wire.connect(server.url) as wire:
+        await wire.write(b"\x16\x03\x01")
+        server.stop.set()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await server.task
+        await wire.closed()
+
+
+async def test_a_client_that_says_no_word_of_its_handshake_is_closed_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "HEAD_SECONDS", 0.05)
+    issued = issue(tmp_path, "localhost", "127.0.0.1")
+    settings = read({"RELAY_TLS_CERT": str(issued.certificate), "RELAY_TLS_KEY": str(issued.key)})
+    async with served(hello, tls=tls_of(settings)) as server, await Wire.connect(server.url) as wire:
+        await wire.closed(PATIENCE_SECONDS)
+
+
+async def test_an_answer_that_nobody_reads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "UNREAD_SECONDS", 0.5)
+    over = asyncio.Event()
+
+    async def large(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(32 << 20), "more_body": True})
+        await send({"type": "http.response.body", "body": b""})  # waits until there is room, or nobody left
+        over.set()
+
+    async with served(large) as server:
+        with socket.socket() as silent:
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            host, _, port = server.url.removeprefix("http://").partition(":")
+            silent.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(silent, (host, int(port)))
+            await asyncio.get_running_loop().sock_sendall(silent, GET)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await over.wait()
 
 
 def test_a_certificate_that_cannot_be_used_is_told_in_words(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Owns these few steps. Invariant: an id of the wrong form is answered like one th
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 from uuid import UUID
 
@@ -36,11 +37,11 @@ def only_known_parameters(request: Request) -> None:
     """
     operation = request.app.openapi()["paths"][request.scope["route"].path][request.method.lower()]
     known = [each["name"] for each in operation["parameters"] if each["in"] == "query"]
-    given = [name for name, _ in request.query_params.multi_items()]
+    given = Counter(name for name, _ in request.query_params.multi_items())
     if unknown := set(given) - set(known):
         names = ", ".join(ascii(name[:_SHOWN_CHARACTERS]) for name in sorted(unknown)[:_SHOWN_NAMES])
         raise refuse(ErrorCode.BAD_FILTER, f"unknown here: {names}; known are {', '.join(known)}")
-    if twice := sorted({name for name in given if given.count(name) > 1}):
+    if twice := sorted(name for name, times in given.items() if times > 1):
         raise refuse(ErrorCode.BAD_FILTER, f"given more than once: {', '.join(twice)}")
 
 

@@ -20,14 +20,22 @@ logger = logging.getLogger(__name__)
 
 
 class Acceptor:
-    """Accepts for one worker until closed. `listener` stays its owner's."""
+    """Accepts for one worker until closed. `listener` stays its owner's.
+
+    With `tls`, a client has `handshake_seconds` to come to terms.
+    """
 
     def __init__(
-        self, listener: socket.socket, make_protocol: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None
+        self,
+        listener: socket.socket,
+        make_protocol: Callable[[], asyncio.Protocol],
+        tls: ssl.SSLContext | None,
+        handshake_seconds: float,
     ) -> None:
         self._listener = listener
         self._make_protocol = make_protocol
         self._tls = tls
+        self._handshake_seconds = handshake_seconds if tls is not None else None
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
@@ -35,14 +43,16 @@ class Acceptor:
         self._resume()
 
     def close(self) -> None:
-        """Accept no more; what was accepted lives on."""
+        """Accept no more; what was accepted lives on, but for who still owes the handshake and so has asked nothing."""
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
         self._loop.remove_reader(self._listener)
+        for handshake in self._opening:
+            handshake.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until each accepted connection has its protocol, or has failed."""
+        """Wait until each connection that had no protocol yet is gone."""
         await asyncio.gather(*self._opening, return_exceptions=True)
 
     def _resume(self) -> None:
@@ -65,6 +75,11 @@ class Acceptor:
 
     async def _open(self, connection: socket.socket) -> None:
         try:
-            await self._loop.connect_accepted_socket(self._make_protocol, connection, ssl=self._tls)
+            await self._loop.connect_accepted_socket(
+                self._make_protocol, connection, ssl=self._tls, ssl_handshake_timeout=self._handshake_seconds
+            )
         except OSError:  # a client that left, or that spoke no TLS: nobody is there to be told
             connection.close()
+        except asyncio.CancelledError:
+            connection.close()
+            raise

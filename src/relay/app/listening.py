@@ -15,6 +15,9 @@ from relay.settings import Bind
 BACKLOG = 2048
 """Connections that may wait to be accepted; the system may cap it (`net.core.somaxconn`)."""
 
+UNREAD_SECONDS = 30.0
+"""How long a client may leave an answer unread before the system ends its connection, whoever waits for that."""
+
 
 def listen(bind: Bind, setting: str) -> socket.socket:
     """Bind and listen; port 0 takes a free port. `setting` is the variable to change if it fails.
@@ -31,6 +34,8 @@ def listen(bind: Bind, setting: str) -> socket.socket:
     try:
         # a port whose last connections are still winding down is free
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # inherited by each connection
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_SECONDS * 1000))
         if family == socket.AF_INET6:
             # [::] means IPv6 alone, so that it does not depend on the machine's setting what is open
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -34,7 +34,7 @@ KEEP_ALIVE_SECONDS = 75
 """How long a connection may be idle between two requests; a minute is what most load balancers keep."""
 
 HEAD_SECONDS = 20.0
-"""How long a request line and its headers may take, and how long a new connection may say nothing."""
+"""How long a request line and its headers may take, and how long a new connection may say nothing or shake hands."""
 
 HEAD_BYTES = 64 * 1024
 """How long a request line and its headers may be together, and likewise what is neither they nor a body."""
@@ -113,7 +113,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections from the sockets."""
         make_protocol = partial(BoundedHead, config=self.config, server_state=self.server_state, app_state={})
-        self.servers = [Acceptor(each, make_protocol, self.config.ssl) for each in sockets or ()]  # type: ignore[misc]  # it has what uvicorn's shutdown asks of a server
+        self.servers = [Acceptor(each, make_protocol, self.config.ssl, HEAD_SECONDS) for each in sockets or ()]  # type: ignore[misc]  # it has what uvicorn's shutdown asks of a server
         self.started = True
 
     async def main_loop(self) -> None:
