@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
+import tracemalloc
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +19,8 @@ from relay.web.problems import ErrorCode, Problem, Refused
 from tests.gateway.test_payload import any_text, json_values
 
 LIMIT = 1000
+
+TraceFunction = Callable[[FrameType, str, Any], Any]
 
 PAYLOADS = {
     "an object with names in no order": b'{"b":1,"a":2}',
@@ -140,6 +147,49 @@ def test_more_than_a_thousand_are_too_many_and_a_thousand_are_not() -> None:
         read_elements(b"[%b]" % b",".join([b"1"] * (MOST_EVENTS + 1)), LIMIT)
     assert refused.value.problem.code is ErrorCode.PAYLOAD_TOO_LARGE
     assert refused.value.problem.extra == {"limit_events": MOST_EVENTS}
+
+
+def test_far_too_many_elements_are_refused_without_an_object_for_each() -> None:
+    body = b"[%b1]" % (b"1," * 500_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Refused) as refused:
+            read_elements(body, LIMIT)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert refused.value.problem.code is ErrorCode.PAYLOAD_TOO_LARGE
+    assert peak < 1_000_000
+
+
+BLANKS = b" " * 100_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[%b%b]" % (BLANKS, element(b'"\\ud800"')),
+        b"[%b]" % element(b'"\\ud800"', before=BLANKS),
+        b"[%b,%b%b]" % (element(b'"\\ud83d\\ude00"'), BLANKS, element(b"1")),
+    ],
+    ids=["between elements", "inside of one", "beside a whole pair"],
+)
+def test_white_space_is_passed_as_a_run_and_not_byte_by_byte(body: bytes) -> None:
+    lines = 0
+
+    def count(_: FrameType, event: str, __: object) -> TraceFunction:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    traced = sys.gettrace()
+    sys.settrace(count)
+    try:
+        elements = read_elements(body, LIMIT)
+    finally:
+        sys.settrace(traced)
+    assert 0 < lines < len(BLANKS) // 10
+    assert [each for each in elements if isinstance(each, Problem)] == []
 
 
 def test_an_empty_array_has_no_elements() -> None:

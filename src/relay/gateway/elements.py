@@ -6,9 +6,10 @@ payload is a slice of the request, byte for byte; what is wrong with one element
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from json import JSONDecoder
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,8 +21,10 @@ from relay.web.problems import ErrorCode, Problem, refuse
 
 MOST_EVENTS = 1_000
 
-_WHITE_SPACE = b" \t\n\r"
 _ABSENT = msgspec.Raw(b"")
+
+_BETWEEN_ELEMENTS = re.compile(rb"[ \t\n\r,]*")
+_BETWEEN_MEMBERS = re.compile(r"[ \t\n\r:,]*")
 
 _SHAPE = 'an event of a batch is an object {"type", "event_id"?, "payload"}'
 _NO_TYPE = Problem(ErrorCode.TYPE_MISSING, "give the event a type: a string `type` beside its payload")
@@ -47,7 +50,12 @@ class _Members(msgspec.Struct, forbid_unknown_fields=True):
     payload: msgspec.Raw = _ABSENT
 
 
-_array = lenient(msgspec.json.Decoder(list[msgspec.Raw]).decode)
+# An array of Raw would first make an object of each of millions of elements, its length judged afterwards. Of this one
+# the decoder makes the first, one more than a batch may have, and only reads over the others.
+_Array = msgspec.defstruct(
+    "_Array", [(f"element_{place}", msgspec.Raw, _ABSENT) for place in range(MOST_EVENTS + 1)], array_like=True
+)
+_array = msgspec.json.Decoder(_Array)
 _members = msgspec.json.Decoder(_Members)
 
 _SHOWN = rb"\uffff"
@@ -63,19 +71,25 @@ def read_elements(body: bytes, max_payload_bytes: int) -> list[Element | Problem
     Raises `Refused` where there is no array of at most `MOST_EVENTS` (`malformed`, `payload_too_large`).
     """
     try:
-        raw = decode_json(_array, body)
+        shown, raw = decode_json(_split, body)
     except msgspec.ValidationError:
         raise refuse(ErrorCode.MALFORMED, f"a batch is a JSON array; {_SHAPE}") from None
     if len(raw) > MOST_EVENTS:
         raise refuse(
             ErrorCode.PAYLOAD_TOO_LARGE,
-            f"a batch has at most {MOST_EVENTS} events; send these {len(raw)} in several",
+            f"a batch has at most {MOST_EVENTS} events; send these in several",
             limit_events=MOST_EVENTS,
         )
     elements = [_read(each, max_payload_bytes) for each in raw]
-    if b"\\ud" in body or b"\\uD" in body:
+    if shown is not body:
         _restore(elements, raw, body)
     return elements
+
+
+@lenient
+def _split(text: bytes) -> tuple[bytes, list[msgspec.Raw]]:
+    """The text that the decoder was shown, and its elements, or the first of them where there are too many."""
+    return text, [each for each in msgspec.structs.astuple(_array.decode(text)) if each is not _ABSENT]
 
 
 def _read(raw: msgspec.Raw, max_payload_bytes: int) -> Element | Problem:
@@ -135,8 +149,7 @@ def _slices(raw: Sequence[msgspec.Raw], body: bytes) -> Iterator[bytes]:
     """The bytes of each element: between two of them are white space and one comma."""
     at = body.index(b"[") + 1
     for each in raw:
-        while body[at] in _WHITE_SPACE or body[at] == ord(","):
-            at += 1
+        at = _end(_BETWEEN_ELEMENTS.match(body, at), at)
         yield body[at : at + len(each)]
         at += len(each)
 
@@ -164,6 +177,9 @@ def _place_of(payload: bytes, element: bytes) -> int:
 
 def _next(text: str, at: int) -> int:
     """Where the next name, value or end begins."""
-    while text[at] in " \t\n\r:,":
-        at += 1
-    return at
+    return _end(_BETWEEN_MEMBERS.match(text, at), at)
+
+
+def _end(run: re.Match[Any] | None, at: int) -> int:
+    """Where a run that began there ends. It is matched as one: bodies may be millions of blanks."""
+    return at if run is None else run.end()
