@@ -8,6 +8,7 @@ import pytest
 
 from relay.domain import ids
 from relay.gateway import appender
+from relay.web.problems import ErrorCode, Refused
 from tests.gateway.world import TENANT, World, event
 
 
@@ -53,6 +54,43 @@ async def test_the_answer_names_what_was_stored_after_the_rules_changed(world: W
     assert first.body == again.body
     (row,) = await world.sql("select id from deliveries")
     assert str(row["id"]) == first.json()["deliveries"][0]["id"]
+
+
+async def test_a_test_event_whose_endpoint_was_removed_meanwhile_is_stored_nowhere(world: World) -> None:
+    """Stored without a route, a later re-drive would send it to whoever subscribed to everything."""
+    endpoint = await world.subscribe("nothing.else")
+    await world.subscribe("*")
+    await world.gateway.start()
+    async with World.over(world.dsn) as other:
+        assert await other.endpoints.remove(TENANT, endpoint)
+    with pytest.raises(Refused) as refused:
+        await world.gateway.trial.send(TENANT, endpoint, "gone")
+    assert refused.value.problem.code is ErrorCode.NOT_FOUND
+    assert await world.stored_nothing()
+
+
+async def test_a_test_event_without_its_endpoint_changes_nothing_for_others_of_its_append(world: World) -> None:
+    await world.subscribe("*")
+    gone = await world.subscribe("nothing.else")
+    assert await world.endpoints.remove(TENANT, gone)
+    async with world.appends_held():
+        first = asyncio.create_task(world.post())
+        await world.until_an_append_waits()
+        trial = asyncio.create_task(world.gateway.trial.send(TENANT, gone, "gone"))
+        others = [asyncio.create_task(world.post()) for _ in range(3)]
+    replies = await asyncio.gather(first, *others)
+    assert [len(reply.json()["deliveries"]) for reply in replies] == [1] * 4
+    with pytest.raises(Refused):
+        await trial
+    assert await world.count("receipts") == 4
+
+
+async def test_a_test_event_finds_an_endpoint_made_since_the_rules_were_read(world: World) -> None:
+    await world.gateway.start()
+    async with World.over(world.dsn) as other:
+        endpoint = await other.subscribe("nothing.else")
+    assert (await world.gateway.trial.send(TENANT, endpoint, "new")).status == 202
+    assert await world.count("deliveries") == 1
 
 
 async def test_rules_that_never_stand_still_are_a_503(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

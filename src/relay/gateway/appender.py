@@ -18,7 +18,7 @@ from relay.domain.backoff import doubled
 from relay.domain.delivery import DeadReason
 from relay.domain.telemetry import AppendCommitted, DeadLettered, EventsAccepted, Listener
 from relay.gateway.answers import Durability
-from relay.gateway.groups import Group, Member, take_group, verdicts
+from relay.gateway.groups import NO_ENDPOINT, Group, Member, take_group, verdicts
 from relay.gateway.routes import Routes, Snapshots
 from relay.gateway.submission import Line, Outcome, Submission
 from relay.gateway.wakeups import Wakeups
@@ -208,7 +208,8 @@ class Appender:
         """
         suspects = group.submissions
         if len(group.members) == 1:
-            leader, suspects = group.members[0].submission, group.members[0].followers
+            leader = group.members[0].submission
+            suspects = [*group.members[0].followers, *group.lost]
             logger.error("event %s was refused: %s", ids.write(ids.RECEIPT, leader.envelope.receipt_id), fault)
             leader.settle(UNSTORABLE if isinstance(fault, DataRefused) else BUG)
         for suspect in suspects:
@@ -235,6 +236,8 @@ class Appender:
                 else:
                     submission.settle(outcome)
         self._line.put_back(again)
+        # only now it is certain that the rules by which there is no such endpoint are the newest
+        _settle(group.lost, NO_ENDPOINT)
         if new:
             self._tell(new)
 

@@ -1,7 +1,8 @@
 """What goes into one append, and what becomes of each event of it: values in, values out.
 
 Owns the cut (how much shares a commit), the deliveries' ids, and what requests of one name that meet in one group are
-told. Invariant: no two events of a group have the same name, as the append demands; the second waits for what becomes
+told. An event for one endpoint alone that is gone by now is not appended at all: a dead letter without a route is
+routed anew when it is re-driven, and others would get it. Invariant: no two events of a group have the same name, as the append demands; the second waits for what becomes
 of the first.
 """
 
@@ -34,6 +35,8 @@ REUSED = Problem(
     "an earlier request with this Idempotency-Key had another type or body; give a new request a new key",
 )
 
+NO_ENDPOINT = Problem(ErrorCode.NOT_FOUND, "there is no endpoint of that id any more")
+
 Entropy = Callable[[int], bytes]
 
 
@@ -52,10 +55,14 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What one append writes, and everybody who waits for it, in the order in which they came."""
+    """What one append writes, and everybody who waits for it, in the order in which they came.
+
+    `lost` are those taken from the line for which nothing can be written.
+    """
 
     members: Sequence[Member]
     submissions: Sequence[Submission]
+    lost: Sequence[Submission] = ()
 
 
 def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entropy) -> Group:
@@ -65,6 +72,7 @@ def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entr
     was refused keep to themselves, so that no other is drawn into what they may be guilty of.
     """
     members: list[Member] = []
+    lost: list[Submission] = []
     named: dict[tuple[str, str, str], Member] = {}
     count = rows = size = 0
     company: int | None = None
@@ -81,6 +89,10 @@ def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entr
         envelope = submission.envelope
         only = submission.only
         route = routes.route(envelope.tenant, envelope.type) if only is None else routes.only(envelope.tenant, only)
+        if only is not None and not route.endpoints:
+            lost.append(submission)
+            count += 1
+            continue
         rows += len(route.endpoints) or 1
         size += len(envelope.payload)
         if members and (
@@ -94,7 +106,7 @@ def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entr
         if name is not None:
             named[name] = member
     # taken last, so that nobody is lost if anything above fails
-    return Group(members, line.take(count))
+    return Group(members, line.take(count), lost)
 
 
 def verdicts(member: Member, appended: Appended) -> Iterator[tuple[Submission, Outcome | None]]:

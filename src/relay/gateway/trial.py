@@ -36,7 +36,7 @@ class Trial:
     async def send(self, tenant: str, endpoint: UUID, consumer: str) -> Answer:
         """Make a test event durable; answers as for any event. Raises `Refused`.
 
-        An endpoint that is removed at this very moment owes nobody anything: its event then has no route.
+        For an endpoint that is removed at this very moment nothing is stored (`not_found`).
         """
         arrived = self._ambient.monotonic()
         origin = Origin(Sender(tenant, ANONYMOUS.source), self._ambient.now(), arrived, arrived, 0)
