@@ -2,8 +2,8 @@
 
 Owns the cut (how much shares a commit), the deliveries' ids, and what requests of one name that meet in one group are
 told. An event for one endpoint alone that is gone by now is not appended at all: a dead letter without a route is
-routed anew when it is re-driven, and others would get it. Invariant: no two events of a group have the same name, as the append demands; the second waits for what becomes
-of the first.
+routed anew when it is re-driven, and others would get it. Invariant: no two events of a group have the same name, as
+the append demands; the second waits for what becomes of the first.
 """
 
 from __future__ import annotations
