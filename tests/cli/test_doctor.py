@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,21 @@ def test_a_fault_is_1_and_a_person_sees_a_line_for_each_check(lonely: Shell, tmp
     assert [line.split()[0] for line in lines] == [each["level"] for each in document["checks"]]
     assert [line for line in lines if "start it with `relay up`" in line]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_check_that_hangs_for_ever_is_told_and_not_waited_for(lonely: Shell, tmp_path: Path) -> None:
+    never_written = tmp_path / "certificate.pem"
+    os.mkfifo(never_written)
+    lonely.environment |= {
+        "RELAY_DATA_DIR": str(tmp_path),
+        "RELAY_TLS_CERT": str(never_written),
+        "RELAY_TLS_KEY": str(never_written),
+    }
+    done = lonely.run("doctor")
+    assert (done.returncode, done.stderr) == (1, b"")
+    texts = {each["check"]: each["text"] for each in json.loads(done.stdout)["checks"]}
+    assert texts["certificate"].startswith("no answer within 5 s")
+    assert "file system hangs" in texts["certificate"]
 
 
 def test_faults_of_the_settings_are_found_too(lonely: Shell) -> None:

@@ -14,13 +14,18 @@ from relay.app.doctor.database import examine_database
 from relay.app.doctor.findings import CHECK_SECONDS, Finding, Findings, Level, bounded, fault
 from relay.app.doctor.gateway import GatewayFound, examine_gateway
 from relay.app.doctor.receivers import examine_receivers
+from relay.app.doctor.threads import LeftAlone
 from relay.settings import Settings
 
 __all__ = ["Finding", "Findings", "Level", "examine", "fault"]
 
 
 async def examine(settings: Settings, *, endpoint: str | None, is_here: bool) -> Findings:
-    """Every finding, in a fixed order. `is_here`: RELAY_URL leads to this machine, so no proxy is asked for it."""
+    """Every finding, in a fixed order. `is_here`: RELAY_URL leads to this machine, so no proxy is asked for it.
+
+    The loop's threads are from then on such as nobody waits for in the end.
+    """
+    asyncio.get_running_loop().set_default_executor(LeftAlone())
     gateway = asyncio.create_task(_gateway(settings, trust_env=not is_here), name="gateway")
 
     async def elsewhere() -> bool:
