@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import os
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from relay.domain.delivery import DeadReason, DeliveryMove
 from relay.domain.outcome import OutcomeClass
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.telemetry import IdempotentReplay, ReceiptsClosed, ReceiptsRedriven
+from relay.store.redrive import Redrive, Redrives
+from relay.store.request_keys import KeptAnswer, RequestKey
 from tests.api.world import ENDPOINTS, JSON, World
 from tests.support.asgi import Reply, call
 
@@ -270,6 +274,28 @@ async def test_a_hundred_of_one_name_at_once_do_it_once(world: World) -> None:
     assert {(reply.status, reply.body) for reply in replies} == {(202, replies[0].body)}
     assert sum("relay-idempotent-replay" in reply.headers for reply in replies) == 99
     assert (await receipt(world, accepted))["deliveries"][0]["generation"] == 1
+
+
+async def test_those_who_wait_for_one_of_their_name_keep_nobody_from_the_database(world: World) -> None:
+    path = f"{DEAD_LETTERS}/redrive"
+    name = RequestKey("k1", hashlib.sha256(b"\0".join((b"POST", path.encode(), b""))).digest())
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Redrive) -> KeptAnswer:
+        begun.set()
+        await go_on.wait()
+        return KeptAnswer(202, b"{}")
+
+    redrives = Redrives(world.database, entropy=os.urandom, key_retention_seconds=60.0)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(redrives.perform("acct_default", name, slow))
+        await begun.wait()
+        repeated = [group.create_task(post(world, path, key="k1")) for _ in range(8)]
+        async with asyncio.timeout(5):
+            for _ in range(20):
+                assert (await world.get(DEAD_LETTERS)).status == 200
+        go_on.set()
+    assert [(each.result().status, each.result().body) for each in repeated] == [(202, b"{}")] * 8
 
 
 async def test_a_name_belongs_to_one_request(world: World) -> None:

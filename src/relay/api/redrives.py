@@ -29,7 +29,7 @@ from relay.domain.idempotency import InvalidKey, parse_key
 from relay.domain.telemetry import IdempotentReplay
 from relay.store.faults import StoreBusy
 from relay.store.redrive import Counted, NotRedrivable, Performed, Redrive
-from relay.store.request_keys import KeptAnswer, RequestKey, RequestKeyReused
+from relay.store.request_keys import KeptAnswer, RequestKey, RequestKeyReused, RequestUnderWay
 from relay.web.answers import JSON
 from relay.web.problems import ErrorCode, refuse
 
@@ -43,6 +43,11 @@ Work = Callable[[Redrive], Awaitable[BaseModel]]
 _TRIES = 4
 _PAUSE_SECONDS = 0.02
 """How often a change is tried that others' locks kept from happening, and how long they are given to pass."""
+
+_WAIT_SECONDS = 10.0
+_LONGEST_PAUSE_SECONDS = 0.25
+"""How long a request waits for one of its name that is under way (a bit longer than that one may take), and how seldom
+it looks. It has no connection meanwhile, so however many wait, others are served."""
 
 _NAMED = (ErrorCode.MALFORMED, ErrorCode.IDEMPOTENCY_KEY_REUSED)
 _FILTERED = (
@@ -119,14 +124,21 @@ class _Call:
         return Response(performed.answer.body, performed.answer.status, headers, JSON.decode())
 
     async def _performed(self, name: RequestKey | None, work: Callable[[Redrive], Awaitable[KeptAnswer]]) -> Performed:
-        for left in reversed(range(_TRIES)):
+        ambient = self.deps.ambient
+        until = ambient.monotonic() + _WAIT_SECONDS
+        tries, pause = _TRIES, _PAUSE_SECONDS
+        while True:
             try:
                 return await self.deps.redrives.perform(self.tenant, name, work)
-            except StoreBusy:
-                if not left:
+            except RequestUnderWay:
+                if ambient.monotonic() >= until:
                     raise
-            await self.deps.ambient.sleep(_PAUSE_SECONDS * (1 + self.deps.ambient.draw()))
-        raise AssertionError("the last try returns or raises")
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            except StoreBusy:
+                tries -= 1
+                if not tries:
+                    raise
+            await ambient.sleep(pause * (1 + ambient.draw()))
 
     def _name(self) -> RequestKey | None:
         if self._key is None:

@@ -50,9 +50,9 @@ from relay.web.serving import by_path
 
 NAME = "relay gateway"
 
-_APPENDING, _WAKING = 2, 1
-"""Connections for the append in flight and the reading of the rules, and for wake-ups. What is left of
-`RELAY_DATABASE_POOL` is the API's, so that no reader of receipts can make an event wait."""
+_APPENDING, _WAKING, _CHECKING = 2, 1, 1
+"""Connections for the append in flight and the reading of the rules, for wake-ups, and for readiness. What is left of
+`RELAY_DATABASE_POOL` is the API's, so that no reader of receipts can make an event wait or this process look ill."""
 
 API_SECONDS = 8.0
 """How long a call to the API may work with the database before its caller is told that this does not answer."""
@@ -67,6 +67,7 @@ JOURNAL_OF_ONE = Durability(confirmed=1, of=1)
 class _Pools:
     appends: Database
     wakeups: Database
+    checks: Database
     api: Database
 
 
@@ -138,7 +139,7 @@ def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, gateway: Ga
             key_retention_seconds=settings.idempotency_retention_secs,
         ),
         queue=Queue(pools.api, pools.api),
-        health=Health(pools.api),
+        health=Health(pools.checks),
         ambient=gateway.ambient,
         emit=emit,
         egress=policy_of(settings),
@@ -161,13 +162,14 @@ def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, gateway: Ga
 @asynccontextmanager
 async def _pools(installation: Installation, settings: Settings) -> AsyncIterator[_Pools]:
     """The pools of one process, `RELAY_DATABASE_POOL` connections together."""
-    left = settings.database_pool - _APPENDING - _WAKING
+    left = settings.database_pool - _APPENDING - _WAKING - _CHECKING
     async with (
         installation.database(f"{NAME} appends", _APPENDING, within=APPEND_SECONDS) as appends,
         installation.database(f"{NAME} wake-ups", _WAKING, lazy_commits=True, within=APPEND_SECONDS) as wakeups,
+        installation.database(f"{NAME} checks", _CHECKING, within=API_SECONDS) as checks,
         installation.database(f"{NAME} api", left, within=API_SECONDS) as api,
     ):
-        yield _Pools(appends, wakeups, api)
+        yield _Pools(appends, wakeups, checks, api)
 
 
 if __name__ == "__main__":

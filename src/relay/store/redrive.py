@@ -296,9 +296,9 @@ class Redrives:
     ) -> Performed:
         """Do what a request asks for, in one transaction; once, if it has a name.
 
-        A request of that name that is under way is waited for, and its answer given again. Whatever `work` raises
-        undoes all of it, the name's claim included. Raises `RequestKeyReused`, and `StoreBusy` where nothing was done
-        because of others' locks.
+        What a request of that name did is not done again, and its answer given again. Whatever `work` raises undoes all
+        of it, the name's claim included. Raises `RequestKeyReused`, `RequestUnderWay` while one of that name is carried
+        out, and `StoreBusy` where nothing was done because of others' locks.
         """
         async with self._database.transaction() as connection:
             if key is not None:

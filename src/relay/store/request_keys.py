@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from relay.store import statements
 from relay.store.database import Connection
+from relay.store.faults import StoreBusy
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +33,25 @@ class RequestKeyReused(Exception):
     """The name belongs to another request."""
 
 
+class RequestUnderWay(StoreBusy):
+    """A request of that name is being carried out; its answer is to be had once it is done."""
+
+
 async def claim(connection: Connection, tenant: str, key: RequestKey, seconds: float) -> KeptAnswer | None:
     """Take the name inside a transaction; None: it is ours, and `keep` must follow. Else an earlier request's answer.
 
-    Waits while a request of that name is under way. Raises `RequestKeyReused`.
+    Waits for nobody: whoever waited here would keep a connection from those who have something to do. Raises
+    `RequestKeyReused`, and `RequestUnderWay`.
     """
-    while not await connection.fetch(statements.text("claim_request_key"), tenant, key.key, key.fingerprint, seconds):
-        row = await connection.fetchrow(statements.text("read_request_key"), tenant, key.key)
-        if row is None:
-            # it was pruned in this moment
-            continue
-        if row["fingerprint"] != key.fingerprint:
-            raise RequestKeyReused("another request had that name")
-        return KeptAnswer(row["status"], row["answer"])
-    return None
+    if not await connection.fetchval(statements.text("try_request_key"), tenant, key.key):
+        raise RequestUnderWay("a request of that name is under way")
+    if await connection.fetch(statements.text("claim_request_key"), tenant, key.key, key.fingerprint, seconds):
+        return None
+    row = await connection.fetchrow(statements.text("read_request_key"), tenant, key.key)
+    assert row is not None, "the claim has locked it"
+    if row["fingerprint"] != key.fingerprint:
+        raise RequestKeyReused("another request had that name")
+    return KeptAnswer(row["status"], row["answer"])
 
 
 async def keep(connection: Connection, tenant: str, key: RequestKey, answer: KeptAnswer) -> None:
