@@ -326,6 +326,21 @@ async def test_a_name_that_comes_twice_is_refused(shared_world: World) -> None:
     assert (await call(shared_world.app, "POST", f"{DEAD_LETTERS}/redrive", headers=headers)).code == "malformed"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{DEAD_LETTERS}/discard?dry_run=true&consumer=nobody",
+        f"{DEAD_LETTERS}/redrive?dry_run=true",
+        "/v1/receipts/rcp_00000000000070008000000000000000/redrive?consumer=nobody",
+        "/v1/deliveries/00000000-0000-7000-8000-000000000000/redrive?dry_run=true",
+    ],
+)
+async def test_what_would_narrow_a_change_is_not_passed_over_in_a_query(shared_world: World, path: str) -> None:
+    reply = await post(shared_world, path, {})
+    assert (reply.status, reply.code) == (400, "bad_filter")
+    assert "this call takes no query" in reply.json()["detail"]
+
+
 BAD_FILTERS: list[tuple[object, str]] = [
     ({"reason": "boredom"}, "reason: Input should be 'exhausted', 'permanent_failure', 'refused', 'no_route'"),
     ({"reason": None}, "reason: cannot be null"),

@@ -210,6 +210,24 @@ async def test_a_client_that_says_nothing_more_gets_its_answer() -> None:
         await wire.closed()
 
 
+async def test_a_client_that_has_left_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "HALF_CLOSED_SECONDS", 0.05)
+    entered, left = asyncio.Event(), asyncio.Event()
+
+    async def waiting(scope: Scope, receive: Receive, _: Send) -> None:
+        assert (await receive())["type"] == "http.request"
+        entered.set()
+        assert (await receive())["type"] == "http.disconnect"
+        left.set()
+
+    async with served(waiting) as server, await Wire.connect(server.url) as wire:
+        await wire.write(GET)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await entered.wait()
+            wire.end()
+            await left.wait()
+
+
 async def test_a_body_that_ends_too_soon_is_told() -> None:
     async with served(echo) as server, await Wire.connect(server.url) as wire:
         await wire.write(POST + b"content-length: 50\r\n\r\nhello")

@@ -165,6 +165,15 @@ async def test_a_refused_event_leaves_nothing_but_its_count(
     assert world.ear.of(RequestRefused) == [RequestRefused(counted)]
 
 
+@pytest.mark.parametrize("name", ["id", "source", "type", "subject"])
+@pytest.mark.parametrize("value", [3, True])
+async def test_what_is_text_by_the_specification_is_not_taken_from_a_number(
+    world: World, name: str, value: object
+) -> None:
+    reply = await structured(world, **{name: value})
+    assert (reply.status, reply.code) == (400, "malformed")
+
+
 async def test_the_receipt_is_found_by_the_events_id(world: World) -> None:
     reply = await binary(world)
     receipt = await world.receipts.get(TENANT, ids.parse(ids.RECEIPT, reply.json()["receipt_id"]))

@@ -23,7 +23,7 @@ from relay.api.json_route import FilterRoute
 from relay.api.problem_documentation import IDEMPOTENCY_KEY, REPLAY, Responses, problems
 from relay.api.receipt_models import DeliveryListed, ReceiptRedriven, ReceiptToRedrive, RedrivenShown
 from relay.api.receipt_views import list_delivery
-from relay.api.requests import DeliveryId, ReceiptId, no_such
+from relay.api.requests import DeliveryId, ReceiptId, no_such, only_known_parameters
 from relay.domain import ids
 from relay.domain.idempotency import InvalidKey, parse_key
 from relay.domain.telemetry import IdempotentReplay
@@ -33,7 +33,14 @@ from relay.store.request_keys import KeptAnswer, RequestKey, RequestKeyReused, R
 from relay.web.answers import JSON
 from relay.web.problems import ErrorCode, refuse
 
-router = APIRouter(prefix="/v1", tags=["receipts"], route_class=FilterRoute, generate_unique_id_function=operation_id)
+router = APIRouter(
+    prefix="/v1",
+    tags=["receipts"],
+    route_class=FilterRoute,
+    generate_unique_id_function=operation_id,
+    # a filter or a dry run that was put into the query must not be passed over: what is left would be everything
+    dependencies=[Depends(only_known_parameters)],
+)
 
 ACCEPTED = 202
 
@@ -49,10 +56,9 @@ _LONGEST_PAUSE_SECONDS = 0.25
 """How long a request waits for one of its name that is under way (a bit longer than that one may take), and how seldom
 it looks. It has no connection meanwhile, so however many wait, others are served."""
 
-_NAMED = (ErrorCode.MALFORMED, ErrorCode.IDEMPOTENCY_KEY_REUSED)
+_NAMED = (ErrorCode.MALFORMED, ErrorCode.BAD_FILTER, ErrorCode.IDEMPOTENCY_KEY_REUSED)
 _FILTERED = (
     *_NAMED,
-    ErrorCode.BAD_FILTER,
     ErrorCode.BODY_TIMEOUT,
     ErrorCode.PAYLOAD_TOO_LARGE,
     ErrorCode.CONTENT_TYPE,

@@ -36,11 +36,12 @@ def only_known_parameters(request: Request) -> None:
     A misspelt filter must not select all, and of two values none may win in silence. Raises `Refused` (`bad_filter`).
     """
     operation = request.app.openapi()["paths"][request.scope["route"].path][request.method.lower()]
-    known = [each["name"] for each in operation["parameters"] if each["in"] == "query"]
+    known = [each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"]
     given = Counter(name for name, _ in request.query_params.multi_items())
     if unknown := set(given) - set(known):
         names = ", ".join(ascii(name[:_SHOWN_CHARACTERS]) for name in sorted(unknown)[:_SHOWN_NAMES])
-        raise refuse(ErrorCode.BAD_FILTER, f"unknown here: {names}; known are {', '.join(known)}")
+        instead = f"known are {', '.join(known)}" if known else "this call takes no query: use its body"
+        raise refuse(ErrorCode.BAD_FILTER, f"unknown here: {names}; {instead}")
     if twice := sorted(name for name, times in given.items() if times > 1):
         raise refuse(ErrorCode.BAD_FILTER, f"given more than once: {', '.join(twice)}")
 

@@ -41,6 +41,9 @@ HEAD_BYTES = 64 * 1024
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 
+HALF_CLOSED_SECONDS = 10.0
+"""How long an answer may take whose client says nothing more: most such clients have left, and none asks again."""
+
 TICK_SECONDS = 1.0
 """How often the `Date` header is renewed: it has a grain of a second."""
 
@@ -166,6 +169,7 @@ class BoundedHead(HttpToolsProtocol):
             self._refuse("the request ended before its body did")
             return None
         cycle.keep_alive = False
+        self.loop.call_later(HALF_CLOSED_SECONDS, self.transport.close)
         return True
 
     # -- what the parser reports --------------------------------------------------------------------------------------

@@ -23,6 +23,9 @@ LONGEST_ID = 255
 """Characters of an event's id. The specification has no bound, but the id is what receipts are found by."""
 
 _REQUIRED = ("specversion", "id", "source", "type")
+OF_TEXT = frozenset({*_REQUIRED, "subject", "time", "dataschema", "datacontenttype"})
+"""The attributes that are text of one kind or another; an extension may also be a boolean or a whole number."""
+
 _NAME = re.compile(r"[a-z0-9]+")
 # C0 and C1 controls, surrogates without their other half, and the noncharacters of each plane
 _NOT_IN_A_STRING = re.compile(

@@ -156,6 +156,8 @@ def _read_member(name: str, member: msgspec.Raw) -> str | None:
     match value:
         case str():
             return value
+        case _ if text != b"null" and name in cloudevents.OF_TEXT:
+            raise _malformed(f"{name} is text: write it in quotes")
         case bool():
             return "true" if value else "false"
         case int() if _SMALLEST <= value <= _LARGEST:
