@@ -28,6 +28,15 @@ def test_the_help_and_its_list_load_no_command_and_no_room() -> None:
     assert [name for name in COMMANDS if f"  {name}" not in done.stdout] == []
 
 
+@pytest.mark.parametrize(
+    "words", [(b"send", b"\xff"), (b"receipt", b"rcp_\xe9"), (b"dlq", b"list", b"--type", b"\xff.paid")]
+)
+def test_an_argument_that_is_no_text_is_a_wrong_usage(lonely: Shell, words: tuple[bytes, ...]) -> None:
+    done = lonely.run(*map(os.fsdecode, words))
+    assert done.returncode == 2
+    assert "is no text here" in only_line(done.stderr)
+
+
 @pytest.mark.parametrize("words", [(), ("endpoints",)], ids=["relay", "relay endpoints"])
 def test_without_a_command_the_help_is_shown_as_a_wrong_usage(lonely: Shell, words: tuple[str, ...]) -> None:
     done = lonely.run(*words)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -108,6 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str], streams: Streams) -> int:
+    if (odd := next(filter(_is_unreadable, arguments), None)) is not None:
+        streams.fault(f"the argument {odd!a} is no text here: write it in UTF-8, in a locale such as C.UTF-8.")
+        return WRONG_USAGE
     try:
         outcome: object = relay.main(arguments, prog_name="relay", standalone_mode=False, obj=streams)
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -127,6 +131,11 @@ def _run(arguments: list[str], streams: Streams) -> int:
     except SystemExit:  # what click makes of a reader of the help who has seen enough
         return DONE
     return outcome if isinstance(outcome, int) else DONE
+
+
+def _is_unreadable(argument: str) -> bool:
+    """Whether an argument holds bytes that the locale does not know; a file may be called so, but nothing else."""
+    return any("\ud800" <= each <= "\udfff" for each in argument) and not Path(argument).exists()
 
 
 def _usage(fault: click.UsageError) -> str:
