@@ -12,7 +12,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from relay import gateway
-from relay.api import calls
+from relay.api import calls, documentation
 from relay.api.examples import BODIES
 from relay.web.problems import ERRORS, ErrorCode
 from tests.api.description import DOCUMENT, contents, operations
@@ -29,6 +29,16 @@ async def test_the_description_is_openapi_3_1_of_this_version(shared_world: Worl
     described = await document(shared_world)
     assert described["openapi"].startswith("3.1")
     assert described["info"]["version"] == "1.2.3"
+
+
+async def test_no_call_has_the_description_made_while_others_wait(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(documentation, "describe", made.append)
+    for path in ("/v1/receipts", "/v1/dead-letters", "/docs", "/openapi.json"):
+        assert (await world.get(path)).status == 200
+    assert made == []
 
 
 async def test_every_route_is_described_and_every_described_one_is_there(shared_world: World) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -44,12 +45,15 @@ def create_api(deps: ApiDeps) -> FastAPI:
     app.add_exception_handler(HTTPException, _framework_error)
     app.add_exception_handler(StoreUnavailable, _unavailable)
     app.add_middleware(Guard)
-    app.openapi = lambda: _description(app)  # type: ignore[method-assign] # the documented way to extend it
+    # made now: it takes a tenth of a second, and the first call that looks something up in it would stand on the loop
+    document = description(deps.version)
+    app.openapi = lambda: document  # type: ignore[method-assign] # the documented way to extend it
     return app
 
 
+@cache
 def description(version: str) -> dict[str, Any]:
-    """What `/openapi.json` of that version says."""
+    """What `/openapi.json` of that version says. Made once, and to be read only."""
     return documentation.describe(_routed(version))
 
 
@@ -66,12 +70,6 @@ def _routed(version: str) -> FastAPI:
         # not included as routers: those would answer a wrong method without naming all the right ones
         app.router.routes.extend(room.router.routes)
     return app
-
-
-def _description(app: FastAPI) -> dict[str, Any]:
-    if app.openapi_schema is None:
-        app.openapi_schema = documentation.describe(app)
-    return app.openapi_schema
 
 
 def _answer(problem: Problem) -> Response:
