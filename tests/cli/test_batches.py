@@ -21,16 +21,18 @@ class DeadLetters:
     def __init__(self, count: int, *, again: int = 0) -> None:
         self.count = count
         self.again = again
+        self.new = 0
         self.kept: dict[str, Any] = {}
         self.lose: list[int] = []
         self.refuse: list[Answer] = []
 
     def __call__(self, call: Call) -> Answer:
         if call.method == "GET":
-            return 200, {"data": [{"receipt_id": "rcp_1"}] * self.count, "next_cursor": None}
+            return 200, {"data": [{"receipt_id": "rcp_1", "dead_at": "2026-01-31T09:05:00.123Z"}], "next_cursor": "x"}
         limit = call.body["limit"]
         if call.body.get("dry_run"):
-            return 202, {"dry_run": True, "count": min(self.count, limit), "more": self.count > limit}
+            count = self.new if call.body.get("since") == "2026-01-31T09:05:00.124000+00:00" else self.count
+            return 202, {"dry_run": True, "count": min(count, limit), "more": count > limit}
         assert call.key is not None
         if call.key in self.kept:
             return 202, self.kept[call.key]
@@ -38,6 +40,7 @@ class DeadLetters:
             return self.refuse.pop(0)
         taken = min(self.count, limit)
         self.count += min(taken, self.again) - taken
+        self.new += min(taken, self.again)
         self.kept[call.key] = {"dry_run": False, "count": taken, "more": self.count > 0}
         return LOSE_THE_ANSWER if len(self.kept) in self.lose else (202, self.kept[call.key])
 
@@ -74,13 +77,43 @@ def test_letters_that_die_again_at_once_are_not_sent_in_a_circle(lonely: Shell) 
     assert [call.body["limit"] for call in changes(api.calls)] == [1_000, 200]
 
 
-def test_more_than_one_call_counts_are_counted_by_their_list(lonely: Shell) -> None:
+def test_more_than_one_call_counts_are_told_as_that_and_not_counted_by_their_list(lonely: Shell) -> None:
     with scripted(DeadLetters(10_300)) as api:
         lonely.environment["RELAY_URL"] = api.url
-        assert lonely.document("dlq", "redrive", "--dry-run") == {"dry_run": True, "count": 10_300}
-        assert lonely.document("dlq", "redrive", "--dry-run", "--limit", "10200")["count"] == 10_200
-        assert lonely.document("dlq", "redrive", "--dry-run", "--limit", "7")["count"] == 7
-    assert changes(api.calls) == []
+        counted = [
+            lonely.document("dlq", "redrive", "--dry-run", *words)
+            for words in ((), ("--limit", "10200"), ("--limit", "10000"), ("--limit", "7"))
+        ]
+        assert "more than 10000 would be discarded" in on_a_terminal(lonely, "dlq", "discard", "--dry-run")
+    assert [(each["count"], each["more"]) for each in counted] == [
+        (10_000, True),
+        (10_000, True),
+        (10_000, False),
+        (7, False),
+    ]
+    assert len(api.calls) == 5
+
+
+def test_more_than_one_call_counts_are_changed_without_those_that_die_again_meanwhile(lonely: Shell) -> None:
+    with scripted(DeadLetters(23_400, again=100)) as api:
+        lonely.environment["RELAY_URL"] = api.url
+        assert lonely.document("dlq", "redrive")["count"] == 23_400
+    assert len([call for call in api.calls if call.method == "GET"]) == 1
+
+
+def test_where_all_die_again_a_run_ends_and_says_so(lonely: Shell) -> None:
+    with scripted(DeadLetters(10_300, again=1_000)) as api:
+        lonely.environment["RELAY_URL"] = api.url
+        done = lonely.run("dlq", "redrive")
+    assert (done.returncode, len(changes(api.calls))) == (0, 10)
+    assert only_line(done.stderr) == "10000 have died meanwhile; run it again for what was dead before"
+
+
+def test_a_limit_beyond_what_one_call_counts_is_kept(lonely: Shell) -> None:
+    with scripted(DeadLetters(23_400)) as api:
+        lonely.environment["RELAY_URL"] = api.url
+        assert lonely.document("dlq", "redrive", "--limit", "12300")["count"] == 12_300
+    assert changes(api.calls)[-1].body["limit"] == 300
 
 
 def test_a_relay_that_is_overloaded_is_asked_again(lonely: Shell) -> None:

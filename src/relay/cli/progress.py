@@ -17,10 +17,10 @@ from relay.cli.streams import Streams
 
 
 class Progress:
-    """A bar for so many steps; work of `short` steps at most shows none."""
+    """A bar for so many steps, None if nobody knows how many; work of `short` steps at most shows none."""
 
-    def __init__(self, streams: Streams, what: str, steps: int, *, short: int) -> None:
-        out = streams.for_progress() if steps > short else None
+    def __init__(self, streams: Streams, what: str, steps: int | None, *, short: int) -> None:
+        out = streams.for_progress() if steps is None or steps > short else None
         self._bar = None
         if out is not None:
             columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn())

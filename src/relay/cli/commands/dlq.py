@@ -6,8 +6,9 @@ what was dead when the command began, so letters that die again meanwhile are no
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -41,6 +42,17 @@ _DONE = {"redrive": "re-driven", "discard": "discarded"}
 _TO_DO = {"redrive": "Re-drive", "discard": "Discard, for good,"}
 
 Filters = dict[str, str | None]
+
+
+class Counted(NamedTuple):
+    """How many there are, or (`more`) that there are more than so many."""
+
+    known: int
+    more: bool
+
+    def __str__(self) -> str:
+        """In words."""
+        return f"more than {self.known}" if self.more else str(self.known)
 
 
 def filter_options(command: F) -> F:
@@ -123,13 +135,18 @@ def _change(what: str, streams: Streams, filters: Filters, limit: int | None, *,
     """Change what is dead now and wanted. Raises `CommandFailed`."""
     body = {name: value for name, value in filters.items() if value is not None}
     with connect(read_settings()) as relay:
-        count = _count(relay, what, body, limit)
+        counted = _count(relay, what, body, limit)
         if dry_run:
-            _tell(streams, {"dry_run": True, "count": count}, f"{count} would be {_DONE[what]}")
+            _tell(
+                streams,
+                {"dry_run": True, "count": counted.known, "more": counted.more},
+                f"{counted} would be {_DONE[what]}",
+            )
             return
-        if count > 1 and not yes:
-            _ask(f"{_TO_DO[what]} {count} dead letters?", _DONE[what])
-        changed = _in_batches(relay, what, body, count, streams)
+        if counted.known > 1 and not yes:
+            up_to = f", {limit} at most" if counted.more and limit is not None else ""
+            _ask(f"{_TO_DO[what]} {counted} dead letters{up_to}?", _DONE[what])
+        changed = _in_batches(relay, what, body, counted, limit, streams)
     _tell(streams, {"dry_run": False, "count": changed}, f"{changed} {_DONE[what]}")
 
 
@@ -140,34 +157,63 @@ def _ask(question: str, done: str) -> None:
         raise CommandFailed(f"nothing is {done}")
 
 
-def _count(relay: Client, what: str, body: dict[str, str], limit: int | None) -> int:
-    """How many there are now, but no more than `limit`."""
+def _count(relay: Client, what: str, body: dict[str, str], limit: int | None = None) -> Counted:
+    """How many there are now, but no more than `limit`, and no further than one call counts."""
     most = MOST_COUNTED if limit is None else min(limit, MOST_COUNTED)
     counted = relay.call("POST", f"{PATH}/{what}", body={**body, "limit": most, "dry_run": True})
     count = int(counted["count"])
-    if not counted["more"] or count == limit:
-        return count
-    found = sum(1 for _ in relay.pages(PATH, body))
-    return found if limit is None else min(limit, found)
+    return Counted(count, bool(counted["more"]) and count != limit)
 
 
-def _in_batches(relay: Client, what: str, body: dict[str, str], count: int, streams: Streams) -> int:
-    """Change at most so many, batch by batch, each under a name of its own; answers how many were changed."""
-    changed, idle, more = 0, 0, count > 0
-    with Progress(streams, _DONE[what], count, short=BATCH) as progress:
-        while more and changed < count and idle < MOST_IDLE:
-            wanted = {**body, "limit": min(BATCH, count - changed)}
-            try:
-                answer = call_once(relay, f"{PATH}/{what}", wanted)
-            except CommandFailed as fault:
-                if not changed:
-                    raise
-                raise CommandFailed(f"{changed} of {count} are {_DONE[what]}, then: {fault}; run it again") from fault
-            changed, more = changed + answer["count"], answer["more"]
-            idle = 0 if answer["count"] else idle + 1
-            streams.done(f"{changed} dead letters are {_DONE[what]}")
-            progress.to(changed)
+def _in_batches(
+    relay: Client, what: str, body: dict[str, str], counted: Counted, limit: int | None, streams: Streams
+) -> int:
+    """Change what was counted, batch by batch, each under a name of its own; answers how many were changed."""
+    changed, idle, more = 0, 0, counted.known > 0
+    with Progress(streams, _DONE[what], None if counted.more else counted.known, short=BATCH) as progress:
+        for allowed in _rounds(relay, what, body, counted, limit, streams):
+            end = changed + allowed
+            while more and changed < end and idle < MOST_IDLE:
+                wanted = {**body, "limit": min(BATCH, end - changed)}
+                try:
+                    answer = call_once(relay, f"{PATH}/{what}", wanted)
+                except CommandFailed as fault:
+                    if not changed:
+                        raise
+                    told = f"{changed} of {counted} are {_DONE[what]}, then: {fault}; run it again"
+                    raise CommandFailed(told) from fault
+                changed, more = changed + answer["count"], answer["more"]
+                idle = 0 if answer["count"] else idle + 1
+                streams.done(f"{changed} dead letters are {_DONE[what]}")
+                progress.to(changed)
+            if changed < end:
+                break
     return changed
+
+
+def _rounds(
+    relay: Client, what: str, body: dict[str, str], counted: Counted, limit: int | None, streams: Streams
+) -> Iterator[int]:
+    """How many may be changed, and after those how many more, until none is left of what was dead at first.
+
+    The oldest are changed first. So what may be changed is what is dead, without what has died since.
+    """
+    newest = next(relay.pages(PATH, body, size=1), None) if counted.more else None
+    if newest is None:
+        yield counted.known
+        return
+    # listed instants are cut off to milliseconds
+    since = {**body, "since": (datetime.fromisoformat(newest["dead_at"]) + timedelta(milliseconds=1)).isoformat()}
+    rest, changed = counted.known, 0
+    while rest > 0:
+        yield rest
+        changed += rest
+        dead, new = _count(relay, what, body), _count(relay, what, since)
+        rest = dead.known - new.known
+        if limit is not None:
+            rest = min(rest, limit - changed)
+        elif dead.more and rest <= 0:
+            streams.note(f"{new} have died meanwhile; run it again for what was dead before")
 
 
 def _tell(streams: Streams, answer: dict[str, object], words: str) -> None:
