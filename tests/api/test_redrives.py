@@ -206,10 +206,13 @@ async def test_the_same_filter_lists_counts_and_moves_the_same(world: World, que
     assert [letter["reason"] for letter in await world.pages(f"{DEAD_LETTERS}?{query}")] == reasons
     wanted = dict(part.split("=") for part in query.split("&") if part)
     counted = await post(world, f"{DEAD_LETTERS}/discard", {**wanted, "dry_run": True})
-    assert counted.json() == {"dry_run": True, "count": len(reasons), "more": False}
+    assert counted.json() == {"dry_run": True, "count": len(reasons), "more": False, "next_cursor": None}
     assert len(await world.pages(DEAD_LETTERS)) == 2
     discarded = await post(world, f"{DEAD_LETTERS}/discard", wanted)
-    assert (discarded.status, discarded.json()) == (202, {"dry_run": False, "count": len(reasons), "more": False})
+    assert (discarded.status, discarded.json()) == (
+        202,
+        {"dry_run": False, "count": len(reasons), "more": False, "next_cursor": None},
+    )
     assert len(await world.pages(DEAD_LETTERS)) == 2 - len(reasons)
 
 
@@ -222,11 +225,27 @@ async def test_dead_letters_are_sent_again_so_many_at_a_time(world: World) -> No
     assert (await world.get(DEAD_LETTERS)).json()["data"] == []
 
 
+async def test_a_call_goes_on_where_the_one_before_ended(world: World) -> None:
+    await world.create()
+    await world.post_batch(3)
+    await world.sql("update deliveries set status = 'dead', dead_reason = 'exhausted', dead_at = now()")
+    counted = (await post(world, f"{DEAD_LETTERS}/redrive", {"dry_run": True, "limit": 2})).json()
+    assert (counted["count"], counted["more"]) == (2, True)
+    rest = {"dry_run": True, "cursor": counted["next_cursor"]}
+    assert (await post(world, f"{DEAD_LETTERS}/redrive", rest)).json()["count"] == 1
+    assert (await post(world, f"{DEAD_LETTERS}/redrive", {**rest, "type": "invoice.paid"})).code == "bad_cursor"
+
+
 async def test_all_dead_letters_are_sent_again_where_none_is_named(world: World) -> None:
     await world.create()
     await world.post_batch(3)
     await world.sql("update deliveries set status = 'dead', dead_reason = 'exhausted', dead_at = now()")
-    assert (await post(world, f"{DEAD_LETTERS}/redrive")).json() == {"dry_run": False, "count": 3, "more": False}
+    assert (await post(world, f"{DEAD_LETTERS}/redrive")).json() == {
+        "dry_run": False,
+        "count": 3,
+        "more": False,
+        "next_cursor": None,
+    }
 
 
 async def test_what_a_removed_endpoint_is_owed_is_discarded_but_not_sent_again(world: World) -> None:

@@ -153,6 +153,21 @@ def test_others_who_are_at_the_same_letters_do_not_keep_it_going_for_ever(lonely
     assert len(changes(api.calls)) == 3
 
 
+def test_a_batch_goes_on_where_the_one_before_ended_even_if_that_found_nothing(lonely: Shell) -> None:
+    answers = [(0, "a"), (0, "b"), (0, "c"), (0, "d"), (5, None)]
+
+    def answer(call: Call) -> Answer:
+        if call.body.get("dry_run"):
+            return 202, {"dry_run": True, "count": 5, "more": False, "next_cursor": None}
+        count, cursor = answers.pop(0)
+        return 202, {"dry_run": False, "count": count, "more": cursor is not None, "next_cursor": cursor}
+
+    with scripted(answer) as api:
+        lonely.environment["RELAY_URL"] = api.url
+        assert lonely.document("dlq", "redrive")["count"] == 5
+    assert [call.body.get("cursor") for call in changes(api.calls)] == [None, "a", "b", "c", "d"]
+
+
 def test_a_person_sees_how_far_it_is(lonely: Shell) -> None:
     with scripted(DeadLetters(2_500)) as api:
         lonely.environment["RELAY_URL"] = api.url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -11,7 +12,9 @@ from relay.domain.delivery import DeadReason, DeliveryMove, DeliveryStatus
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.telemetry import ReceiptsClosed, ReceiptsRedriven
+from relay.store import dead_letters
 from relay.store import redrive as module
+from relay.store.dead_letters import DeadPlace
 from relay.store.filters import DeadLetterFilter, ReceiptFilter, UnknownConsumer
 from relay.store.history import History
 from relay.store.receipts import DeliveryView, ReceiptView
@@ -59,6 +62,7 @@ async def bulk(
     discard: bool = False,
     limit: int = 1000,
     dry_run: bool = False,
+    after: DeadPlace | None = None,
     tenant: str = TENANT,
 ) -> tuple[Counted, Effect]:
     answers: list[Counted] = []
@@ -66,7 +70,7 @@ async def bulk(
 
     async def work(redrive: Redrive) -> KeptAnswer:
         call = redrive.discard_dead_letters if discard else redrive.redrive_dead_letters
-        answers.append(await call(wanted, limit=limit, dry_run=dry_run))
+        answers.append(await call(wanted, limit=limit, after=after, dry_run=dry_run))
         return DONE
 
     performed: Performed = await redrives.perform(tenant, None, work)
@@ -344,6 +348,23 @@ async def test_a_dry_run_counts_what_the_call_would_change_and_changes_nothing(
     assert (await bulk(redrives, discard=True, dry_run=True))[0] == Counted(9, more=False)
     assert await world.statuses() == {"dead": 8}
     assert (await bulk(redrives))[0] == Counted(5, more=False)
+
+
+@pytest.mark.parametrize("wanted", [{}, {"consumer": "ledger"}, {"reason": DeadReason.EXHAUSTED}], ids=str)
+async def test_a_call_looks_at_so_many_and_the_next_one_goes_on_there(
+    world: World, redrives: Redrives, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(dead_letters, "PICK_WINDOWS", (2, 3))
+    await dead(world, await world.add_endpoint(EndpointConfig(name="ledger", url="http://h/")), number=12)
+    await world.sql("update receipts set type = 'rare' where id = (select id from receipts order by id desc limit 1)")
+    await world.sql(
+        "update deliveries set dead_at = now() - interval '1 hour'"
+        " where receipt_id <> (select id from receipts where type = 'rare')"
+    )
+    answers: list[Counted] = [Counted(0, more=True)]
+    while answers[-1].more:
+        answers.append((await bulk(redrives, DeadLetterFilter(type="rare", **wanted), after=answers[-1].next))[0])
+    assert [each.count for each in answers[1:]] == [0, 0, 1]
 
 
 async def test_call_after_call_takes_the_oldest_until_there_is_no_more(world: World, redrives: Redrives) -> None:

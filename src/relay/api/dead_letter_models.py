@@ -35,7 +35,11 @@ class DeadLettersWanted(BaseModel):
         USUAL_LIMIT, description="How many one call is about, at most; the answer's `more` tells whether to call again."
     )
 
-    @field_validator("consumer", "reason", "type", "since", mode="before")
+    cursor: Annotated[str, Field(strict=True)] | None = Field(
+        None, description="Where an earlier call with this filter ended: its `next_cursor`."
+    )
+
+    @field_validator("consumer", "reason", "type", "since", "cursor", mode="before")
     @classmethod
     def _not_null(cls, value: object) -> object:
         return refuse_null(value)
@@ -51,6 +55,7 @@ class DeadLettersCounted(BaseModel):
     dry_run: bool
     count: int
     more: bool
+    next_cursor: str | None = Field(description="Where the next call goes on, as its `cursor`.")
 
 
 class DeadLetterShown(BaseModel):

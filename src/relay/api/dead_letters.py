@@ -47,6 +47,12 @@ def _read(raw: bytes) -> DeadPlace:
 BY_DEATH: paging.Places[DeadPlace] = paging.Places(_write, _read)
 
 
+def listing_of(name: str, wanted: DeadLetterFilter) -> paging.Listing[DeadPlace]:
+    """What cursors of that list and filter are made and read by."""
+    since = None if wanted.since is None else wanted.since.isoformat()
+    return paging.Listing(name, BY_DEATH, (wanted.consumer, wanted.reason, wanted.type, since))
+
+
 def _filter(
     consumer: Annotated[Consumer | None, Query(description=f"Owed to this endpoint. {CONSUMER}")] = None,
     reason: Annotated[DeadReason | None, Query(description="Dead for this reason.")] = None,
@@ -65,8 +71,7 @@ async def list_dead_letters(
     cursor: Cursor = None,
 ) -> DeadLetterPage:
     """List what waits for a person, newest first. An event that no endpoint wanted is in it with reason `no_route`."""
-    since = None if wanted.since is None else wanted.since.isoformat()
-    listing = paging.Listing("dead letters", BY_DEATH, (wanted.consumer, wanted.reason, wanted.type, since))
+    listing = listing_of("dead letters", wanted)
     before = DEAD_NEWEST if cursor is None else listing.read_cursor(cursor)
     async with known_consumer(deps, tenant, wanted.consumer):
         page = await deps.dead_letters.list(tenant, wanted, before=before, limit=limit)

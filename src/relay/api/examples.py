@@ -244,8 +244,8 @@ ANSWERS: Mapping[str, Mapping[str, Examples]] = {
         }
     },
     "redrive_delivery": {"202": {JSON: _PENDING}},
-    "redrive_dead_letters": {"202": {JSON: {"dry_run": False, "count": 17, "more": False}}},
-    "discard_dead_letters": {"202": {JSON: {"dry_run": True, "count": 17, "more": False}}},
+    "redrive_dead_letters": {"202": {JSON: {"dry_run": False, "count": 17, "more": False, "next_cursor": None}}},
+    "discard_dead_letters": {"202": {JSON: {"dry_run": True, "count": 17, "more": False, "next_cursor": None}}},
     "healthz": {"200": {JSON: {"status": "ok"}}},
     "readyz": {
         "200": {JSON: {"ready": True, "checks": _HEALTHY}},

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import BaseModel
 
 from relay.api.dead_letter_models import DeadLettersCounted, DeadLettersWanted
+from relay.api.dead_letters import listing_of
 from relay.api.deps import Deps, Tenant
 from relay.api.documentation import operation_id
 from relay.api.fields import AN_IDEMPOTENCY_KEY
@@ -27,6 +28,7 @@ from relay.api.requests import DeliveryId, ReceiptId, no_such, only_known_parame
 from relay.domain import ids
 from relay.domain.idempotency import InvalidKey, parse_key
 from relay.domain.telemetry import IdempotentReplay
+from relay.store.dead_letters import DeadPlace
 from relay.store.faults import StoreBusy
 from relay.store.redrive import Counted, NotRedrivable, Performed, Redrive
 from relay.store.request_keys import KeptAnswer, RequestKey, RequestKeyReused, RequestUnderWay
@@ -213,13 +215,17 @@ async def redrive_delivery(delivery_id: DeliveryId, call: Call) -> Response:
 @router.post(
     "/dead-letters/redrive",
     status_code=ACCEPTED,
-    responses=_answers(DeadLettersCounted, *_FILTERED),
+    responses=_answers(DeadLettersCounted, *_FILTERED, ErrorCode.BAD_CURSOR),
 )
 async def redrive_dead_letters(call: Call, wanted: DeadLettersWanted = _ALL) -> Response:
     """Send dead letters again, the oldest first. What a removed endpoint is owed, and what no endpoint wants, stays."""
 
+    after = _place(wanted)
+
     async def work(redrive: Redrive) -> BaseModel:
-        counted = await redrive.redrive_dead_letters(wanted.filter(), limit=wanted.limit, dry_run=wanted.dry_run)
+        counted = await redrive.redrive_dead_letters(
+            wanted.filter(), limit=wanted.limit, after=after, dry_run=wanted.dry_run
+        )
         return _counted(wanted, counted)
 
     return await call.perform(work, wanted.consumer)
@@ -228,17 +234,36 @@ async def redrive_dead_letters(call: Call, wanted: DeadLettersWanted = _ALL) -> 
 @router.post(
     "/dead-letters/discard",
     status_code=ACCEPTED,
-    responses=_answers(DeadLettersCounted, *_FILTERED),
+    responses=_answers(DeadLettersCounted, *_FILTERED, ErrorCode.BAD_CURSOR),
 )
 async def discard_dead_letters(call: Call, wanted: DeadLettersWanted = _ALL) -> Response:
     """Give dead letters up, the oldest first. A receipt of which nothing else is owed closes as `closed_incomplete`."""
 
+    after = _place(wanted)
+
     async def work(redrive: Redrive) -> BaseModel:
-        counted = await redrive.discard_dead_letters(wanted.filter(), limit=wanted.limit, dry_run=wanted.dry_run)
+        counted = await redrive.discard_dead_letters(
+            wanted.filter(), limit=wanted.limit, after=after, dry_run=wanted.dry_run
+        )
         return _counted(wanted, counted)
 
     return await call.perform(work, wanted.consumer)
 
 
+_OLDEST_FIRST = "dead letters, the oldest first"
+
+
+def _place(wanted: DeadLettersWanted) -> DeadPlace | None:
+    if wanted.cursor is None:
+        return None
+    return listing_of(_OLDEST_FIRST, wanted.filter()).read_cursor(wanted.cursor)
+
+
 def _counted(wanted: DeadLettersWanted, counted: Counted) -> DeadLettersCounted:
-    return DeadLettersCounted(dry_run=wanted.dry_run, count=counted.count, more=counted.more)
+    listing = listing_of(_OLDEST_FIRST, wanted.filter())
+    return DeadLettersCounted(
+        dry_run=wanted.dry_run,
+        count=counted.count,
+        more=counted.more,
+        next_cursor=None if counted.next is None else listing.write_cursor(counted.next),
+    )

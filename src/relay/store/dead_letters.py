@@ -22,6 +22,9 @@ from relay.store.database import Connection, Database
 from relay.store.filters import DeadLetterFilter, endpoints_of, types
 from relay.store.pages import Page, Stretch, walk
 
+PICK_WINDOWS = (1_000, 5_000, 5_000, 5_000, 5_000)
+"""How many rows each stretch of one bulk call's walk has."""
+
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -63,11 +66,11 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """What a bulk call is about, the oldest first, and whether there is more of it."""
+    """What a bulk call is about, the oldest first, and where the next one goes on; None: there is no more of it."""
 
     deliveries: tuple[UUID, ...]
     unrouted: tuple[UUID, ...]
-    more: bool
+    next: DeadPlace | None
 
     @property
     def count(self) -> int:
@@ -93,29 +96,28 @@ class DeadLetters:
 
 
 async def pick(
-    connection: Connection, tenant: str, wanted: DeadLetterFilter, *, limit: int, redrivable: RuleSet | None = None
+    connection: Connection,
+    tenant: str,
+    wanted: DeadLetterFilter,
+    *,
+    limit: int,
+    after: DeadPlace | None = None,
+    redrivable: RuleSet | None = None,
 ) -> Picked:
-    """The oldest `limit` dead letters that are wanted.
+    """The oldest `limit` dead letters after the place that are wanted; fewer where many are looked at in vain.
 
     With `redrivable`, the rules in force, those are left out that cannot be sent again: what removed endpoints are owed
     and what no rule matches. They would stand in the way of the others call after call. Raises `UnknownConsumer`.
     """
     endpoints = await endpoints_of(connection, tenant, wanted.consumer)
-    kind = types(wanted.type)
-    common = (tenant, wanted.since or LONG_AGO, limit + 1, kind.exact, kind.prefix)
-    found: list[tuple[datetime, UUID, bool]] = []
-    if wanted.reason is not DeadReason.NO_ROUTE:
-        name, more = _pick_of(wanted, endpoints)
-        rows = await connection.fetch(statements.text(name), *common, redrivable is not None, *more)
-        found += [(row["at"], row["id"], True) for row in rows]
-    if _may_be_unrouted(wanted):
-        rows = await connection.fetch(statements.text("pick_unrouted"), *common, *_routable(tenant, redrivable))
-        found += [(row["at"], row["id"], False) for row in rows]
-    chosen = sorted(found)[:limit]
+    unrouted: set[UUID] = set()
+    first = DeadPlace(wanted.since or LONG_AGO, UUID(int=0))
+    stretch = _pick_stretch(connection, tenant, wanted, _pick_of(tenant, wanted, endpoints, redrivable), unrouted)
+    page = await walk(stretch, max(first, after or first), limit, PICK_WINDOWS)
     return Picked(
-        deliveries=tuple(each for _, each, is_delivery in chosen if is_delivery),
-        unrouted=tuple(each for _, each, is_delivery in chosen if not is_delivery),
-        more=len(found) > limit,
+        deliveries=tuple(place.id for place in page.items if place.id not in unrouted),
+        unrouted=tuple(place.id for place in page.items if place.id in unrouted),
+        next=page.next,
     )
 
 
@@ -129,16 +131,37 @@ def _routable(tenant: str, rules: RuleSet | None) -> tuple[bool, list[str], list
     return len(exact) + len(prefixes) < len(patterns), exact, prefixes
 
 
-def _pick_of(wanted: DeadLetterFilter, endpoints: list[UUID] | None) -> tuple[str, tuple[object, ...]]:
+def _pick_of(
+    tenant: str, wanted: DeadLetterFilter, endpoints: list[UUID] | None, redrivable: RuleSet | None
+) -> tuple[str, tuple[object, ...]]:
+    living = redrivable is not None
     if endpoints is not None:
-        return "pick_dead_letters_of_consumer", (endpoints, wanted.reason)
+        return "pick_dead_letters_of_consumer", (living, endpoints, wanted.reason)
+    if wanted.reason is DeadReason.NO_ROUTE:
+        return "pick_unrouted", _routable(tenant, redrivable)
     if wanted.reason is not None:
-        return "pick_dead_letters_of_reason", (wanted.reason,)
-    return "pick_dead_letters", ()
+        return "pick_dead_letters_of_reason", (living, wanted.reason)
+    return "pick_dead_letters", (living, *_routable(tenant, redrivable))
 
 
-def _may_be_unrouted(wanted: DeadLetterFilter) -> bool:
-    return wanted.consumer is None and wanted.reason in (None, DeadReason.NO_ROUTE)
+def _pick_stretch(
+    connection: Connection,
+    tenant: str,
+    wanted: DeadLetterFilter,
+    picking: tuple[str, tuple[object, ...]],
+    unrouted: set[UUID],
+) -> Stretch[DeadPlace]:
+    """Like `_stretch`, the other way."""
+    name, more = picking
+    kind = types(wanted.type)
+
+    async def read(after: DeadPlace, window: int, most: int) -> tuple[DeadPlace | None, Sequence[DeadPlace]]:
+        row = await connection.fetchrow(
+            statements.text(name), tenant, *after, window, most, kind.exact, kind.prefix, *more
+        )
+        return _read(row, unrouted)
+
+    return read
 
 
 def _walk_of(wanted: DeadLetterFilter, endpoints: list[UUID] | None) -> tuple[str, tuple[object, ...]]:
@@ -168,14 +191,17 @@ def _stretch(
         row = await connection.fetchrow(
             statements.text(name), tenant, *before, since, window, most, kind.exact, kind.prefix, *more
         )
-        assert row is not None, "a walk answers one row"
-        unrouted.update(
-            each for each, is_delivery in zip(row["ids"], row["deliveries"], strict=True) if not is_delivery
-        )
-        floor = DeadPlace(row["floor_at"], row["floor_id"]) if row["floor_at"] else None
-        return floor, list(starmap(DeadPlace, zip(row["ats"], row["ids"], strict=True)))
+        return _read(row, unrouted)
 
     return read
+
+
+def _read(row: asyncpg.Record | None, unrouted: set[UUID]) -> tuple[DeadPlace | None, Sequence[DeadPlace]]:
+    """A stretch as its statement answers it."""
+    assert row is not None, "a walk answers one row"
+    unrouted.update(each for each, is_delivery in zip(row["ids"], row["deliveries"], strict=True) if not is_delivery)
+    floor = DeadPlace(row["floor_at"], row["floor_id"]) if row["floor_at"] else None
+    return floor, list(starmap(DeadPlace, zip(row["ats"], row["ids"], strict=True)))
 
 
 async def _show(

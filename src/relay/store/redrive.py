@@ -23,7 +23,7 @@ from relay.domain.routing import Rule, RuleSet
 from relay.domain.telemetry import Happening, ReceiptsClosed, ReceiptsRedriven
 from relay.store import request_keys, statements
 from relay.store.database import Connection, Database
-from relay.store.dead_letters import Picked, pick
+from relay.store.dead_letters import DeadPlace, Picked, pick
 from relay.store.filters import DeadLetterFilter, endpoints_of
 from relay.store.receipts import DeliveryView, delivery_view
 from relay.store.request_keys import KeptAnswer, RequestKey
@@ -52,10 +52,14 @@ class Redriven:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many dead letters a bulk call was about, and whether there are more of them."""
+    """How many dead letters a bulk call was about, and whether there are more of them.
+
+    `next` is what the next call goes on after; None: it begins with the oldest.
+    """
 
     count: int
     more: bool
+    next: DeadPlace | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,7 @@ class Redrive:
         return delivery_view(row)
 
     async def redrive_dead_letters(
-        self, wanted: DeadLetterFilter, *, limit: int = 1000, dry_run: bool = False
+        self, wanted: DeadLetterFilter, *, limit: int = 1000, after: DeadPlace | None = None, dry_run: bool = False
     ) -> Counted:
         """Send the oldest `limit` dead letters of these again, or (`dry_run`) count them.
 
@@ -160,21 +164,21 @@ class Redrive:
         `UnknownConsumer`.
         """
         rules = await self._rules()
-        picked = await pick(self._connection, self._tenant, wanted, limit=limit, redrivable=rules)
+        picked = await pick(self._connection, self._tenant, wanted, limit=limit, after=after, redrivable=rules)
         if dry_run:
-            return Counted(picked.count, picked.more)
-        return await self._redrive_picked(picked, rules)
+            return Counted(picked.count, picked.next is not None, picked.next)
+        return await self._redrive_picked(picked, rules, after)
 
     async def discard_dead_letters(
-        self, wanted: DeadLetterFilter, *, limit: int = 1000, dry_run: bool = False
+        self, wanted: DeadLetterFilter, *, limit: int = 1000, after: DeadPlace | None = None, dry_run: bool = False
     ) -> Counted:
         """Give the oldest `limit` dead letters of these up, or (`dry_run`) count them.
 
         A receipt of which nothing else is owed closes as incomplete. Raises `UnknownConsumer`.
         """
-        picked = await pick(self._connection, self._tenant, wanted, limit=limit)
+        picked = await pick(self._connection, self._tenant, wanted, limit=limit, after=after)
         if dry_run:
-            return Counted(picked.count, picked.more)
+            return Counted(picked.count, picked.next is not None, picked.next)
         rows = await self._connection.fetch(
             statements.text("discard_deliveries"), self._tenant, list(picked.deliveries)
         )
@@ -185,16 +189,19 @@ class Redrive:
             statements.text("give_up_receipts"), list(given_up), list(given_up.values())
         )
         self._notes.closed += sum(row["closed"] for row in closed)
-        return Counted(given_up.total(), picked.more)
+        return Counted(given_up.total(), picked.next is not None, picked.next)
 
-    async def _redrive_picked(self, picked: Picked, rules: RuleSet) -> Counted:
+    async def _redrive_picked(self, picked: Picked, rules: RuleSet, after: DeadPlace | None) -> Counted:
         rows = await self._connection.fetch(
             statements.text("redrive_deliveries"), self._tenant, list(picked.deliveries), "dead"
         )
         held = await self._lock({*(row["receipt_id"] for row in rows), *picked.unrouted})
         await self._reopen(rows)
         routed, left = await self._make([row for row in held if row["unrouted"]], rules)
-        return Counted(len(rows) + len({each.receipt_id for each in routed}), picked.more or left)
+        # what was left stands before that place
+        following = after if left else picked.next
+        count = len(rows) + len({each.receipt_id for each in routed})
+        return Counted(count, left or picked.next is not None, following)
 
     async def _redrive(self, deliveries: Sequence[UUID], which: str) -> tuple[Redriven, ...]:
         rows = await self._connection.fetch(

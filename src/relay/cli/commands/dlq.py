@@ -158,11 +158,19 @@ def _ask(question: str, done: str) -> None:
 
 
 def _count(relay: Client, what: str, body: dict[str, str], limit: int | None = None) -> Counted:
-    """How many there are now, but no more than `limit`, and no further than one call counts."""
+    """How many there are now, but no more than `limit`, and no further than `MOST_COUNTED`."""
     most = MOST_COUNTED if limit is None else min(limit, MOST_COUNTED)
-    counted = relay.call("POST", f"{PATH}/{what}", body={**body, "limit": most, "dry_run": True})
-    count = int(counted["count"])
-    return Counted(count, bool(counted["more"]) and count != limit)
+    count, more = 0, True
+    place: dict[str, str] = {}
+    while more and count < most:
+        wanted = {**body, **place, "limit": most - count, "dry_run": True}
+        answer = relay.call("POST", f"{PATH}/{what}", body=wanted)
+        count, following = count + int(answer["count"]), answer.get("next_cursor")
+        more = bool(answer["more"])
+        if following is None:
+            break
+        place = {"cursor": following}
+    return Counted(count, more and count != limit)
 
 
 def _in_batches(
@@ -170,11 +178,12 @@ def _in_batches(
 ) -> int:
     """Change what was counted, batch by batch, each under a name of its own; answers how many were changed."""
     changed, idle, more = 0, 0, counted.known > 0
+    place: dict[str, str] = {}
     with Progress(streams, _DONE[what], None if counted.more else counted.known, short=BATCH) as progress:
         for allowed in _rounds(relay, what, body, counted, limit, streams):
             end = changed + allowed
             while more and changed < end and idle < MOST_IDLE:
-                wanted = {**body, "limit": min(BATCH, end - changed)}
+                wanted = {**body, **place, "limit": min(BATCH, end - changed)}
                 try:
                     answer = call_once(relay, f"{PATH}/{what}", wanted)
                 except CommandFailed as fault:
@@ -183,7 +192,10 @@ def _in_batches(
                     told = f"{changed} of {counted} are {_DONE[what]}, then: {fault}; run it again"
                     raise CommandFailed(told) from fault
                 changed, more = changed + answer["count"], answer["more"]
-                idle = 0 if answer["count"] else idle + 1
+                following = answer.get("next_cursor")
+                # a call that got on without a find has looked at a stretch of others' letters
+                idle = 0 if answer["count"] or following else idle + 1
+                place = {"cursor": following} if following else {}
                 streams.done(f"{changed} dead letters are {_DONE[what]}")
                 progress.to(changed)
             if changed < end:

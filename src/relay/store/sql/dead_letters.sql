@@ -1,5 +1,6 @@
 -- What waits for a person: dead deliveries, and events that matched no rule. A walk reads like those in history.sql, by
--- the pair of `dead_at` and id. A pick takes what a bulk call is about, the oldest first.
+-- the pair of `dead_at` and id. A pick is such a walk the other way, the oldest first, for bulk calls; it
+-- leaves out what cannot be sent again, if that is asked.
 
 -- name: walk_dead_letters
 -- parameters: tenant, before at, before id, since, window, wanted, exact type, type prefix
@@ -131,60 +132,114 @@ cross join lateral (select * from receipts r0 where r0.id = w.id offset 0) r
 where r.tenant = $1;
 
 -- name: pick_dead_letters
--- parameters: tenant, since, limit, exact type, type prefix, of living endpoints boolean
--- index: deliveries_dead, receipts_pkey, endpoints_pkey
-select d.dead_at as at, d.id from (
-    select d0.dead_at, d0.id, d0.receipt_id, d0.endpoint_id, d0.tenant from deliveries d0
-    where (d0.tenant, d0.dead_at) >= ($1, $2::timestamptz) and d0.tenant <= $1
-      and d0.status = 'dead' and d0.discarded_at is null
-    order by d0.tenant, d0.dead_at, d0.id
-) d
-cross join lateral (select r0.type from receipts r0 where r0.id = d.receipt_id offset 0) r
-cross join lateral (select e0.removed_at from endpoints e0 where e0.id = d.endpoint_id offset 0) e
-where ($4::text is null or r.type = $4) and ($5::text is null or starts_with(r.type, $5))
-  and (not $6::boolean or e.removed_at is null)
-order by d.tenant, d.dead_at, d.id limit $3;
+-- parameters: tenant, after at, after id, window, wanted, exact type, type prefix, of living endpoints boolean,
+--             of every type boolean, of types text[], of types that begin so text[]
+-- index: deliveries_dead, receipts_unrouted or receipts_unrouted_page, receipts_pkey, endpoints_pkey
+-- The last three are about events that matched no rule.
+with dead as (
+    select d.dead_at as at, d.id, d.receipt_id, d.endpoint_id from deliveries d
+    where (d.tenant, d.dead_at, d.id) > ($1, $2::timestamptz, $3::uuid) and d.tenant <= $1
+      and d.status = 'dead' and d.discarded_at is null
+    order by d.tenant, d.dead_at, d.id limit $4
+), unrouted as (
+    select r.unrouted_at as at, r.id, r.type from receipts r
+    where (r.tenant, r.unrouted_at, r.id) > ($1, $2::timestamptz, $3::uuid) and r.tenant <= $1
+      and r.unrouted_at is not null
+    order by r.tenant, r.unrouted_at, r.id limit $4
+), seen as materialized (
+    select d.at, d.id, d.receipt_id, d.endpoint_id, null::text as type from dead d
+    union all
+    select u.at, u.id, null, null, u.type from unrouted u
+    order by at, id limit $4
+), found as materialized (
+    select s.at, s.id, true as delivery from seen s
+    cross join lateral (select r0.type from receipts r0 where r0.id = s.receipt_id offset 0) r
+    cross join lateral (select e0.removed_at from endpoints e0 where e0.id = s.endpoint_id offset 0) e
+    where (not $8::boolean or e.removed_at is null)
+      and ($6::text is null or r.type = $6) and ($7::text is null or starts_with(r.type, $7))
+    union all
+    select u.at, u.id, false from seen u
+    where u.receipt_id is null and ($6::text is null or u.type = $6) and ($7::text is null or starts_with(u.type, $7))
+      and ($9::boolean or u.type = any ($10::text[])
+           or exists (select from unnest($11::text[]) as p (prefix) where starts_with(u.type, p.prefix)))
+    order by at, id limit $5
+)
+select (select s.at from seen s order by s.at, s.id offset $4::bigint - 1 limit 1) as floor_at,
+       (select s.id from seen s order by s.at, s.id offset $4::bigint - 1 limit 1) as floor_id,
+       array(select f.at from found f order by f.at, f.id) as ats,
+       array(select f.id from found f order by f.at, f.id) as ids,
+       array(select f.delivery from found f order by f.at, f.id) as deliveries;
 
 -- name: pick_dead_letters_of_reason
--- parameters: tenant, since, limit, exact type, type prefix, of living endpoints boolean, reason
+-- parameters: tenant, after at, after id, window, wanted, exact type, type prefix, of living endpoints boolean, reason
 -- index: deliveries_dead_reason or deliveries_dead, receipts_pkey, endpoints_pkey
-select d.dead_at as at, d.id from (
-    select d0.dead_at, d0.id, d0.receipt_id, d0.endpoint_id, d0.tenant, d0.dead_reason from deliveries d0
-    where (d0.tenant, d0.dead_reason, d0.dead_at) >= ($1, $7::text::dead_reason, $2::timestamptz)
-      and (d0.tenant, d0.dead_reason) <= ($1, $7::text::dead_reason)
-      and d0.status = 'dead' and d0.discarded_at is null
-    order by d0.tenant, d0.dead_reason, d0.dead_at, d0.id
-) d
-cross join lateral (select r0.type from receipts r0 where r0.id = d.receipt_id offset 0) r
-cross join lateral (select e0.removed_at from endpoints e0 where e0.id = d.endpoint_id offset 0) e
-where ($4::text is null or r.type = $4) and ($5::text is null or starts_with(r.type, $5))
-  and (not $6::boolean or e.removed_at is null)
-order by d.tenant, d.dead_reason, d.dead_at, d.id limit $3;
+with seen as materialized (
+    select d.dead_at as at, d.id, d.receipt_id, d.endpoint_id from deliveries d
+    where (d.tenant, d.dead_reason, d.dead_at, d.id) > ($1, $9::text::dead_reason, $2::timestamptz, $3::uuid)
+      and (d.tenant, d.dead_reason) <= ($1, $9::text::dead_reason)
+      and d.status = 'dead' and d.discarded_at is null
+    order by d.tenant, d.dead_reason, d.dead_at, d.id limit $4
+), found as materialized (
+    select s.at, s.id from seen s
+    cross join lateral (select r0.type from receipts r0 where r0.id = s.receipt_id offset 0) r
+    cross join lateral (select e0.removed_at from endpoints e0 where e0.id = s.endpoint_id offset 0) e
+    where (not $8::boolean or e.removed_at is null)
+      and ($6::text is null or r.type = $6) and ($7::text is null or starts_with(r.type, $7))
+    order by s.at, s.id limit $5
+)
+select (select s.at from seen s order by s.at, s.id offset $4::bigint - 1 limit 1) as floor_at,
+       (select s.id from seen s order by s.at, s.id offset $4::bigint - 1 limit 1) as floor_id,
+       array(select f.at from found f order by f.at, f.id) as ats,
+       array(select f.id from found f order by f.at, f.id) as ids,
+       array(select true from found f) as deliveries;
 
 -- name: pick_dead_letters_of_consumer
--- parameters: tenant, since, limit, exact type, type prefix, of living endpoints boolean, endpoints uuid[], reason
+-- parameters: tenant, after at, after id, window, wanted, exact type, type prefix, of living endpoints boolean, endpoints uuid[],
+--             reason
 -- index: deliveries_dead_endpoint or deliveries_of_endpoint, receipts_pkey
-select d.dead_at as at, d.id from unnest($7::uuid[]) as w (id)
-cross join lateral (select e0.id, e0.removed_at from endpoints e0 where e0.id = w.id offset 0) e
-cross join lateral (
-    select d0.dead_at, d0.id from deliveries d0
-    cross join lateral (select r0.type, r0.tenant from receipts r0 where r0.id = d0.receipt_id offset 0) r
-    where (d0.endpoint_id, d0.dead_at) >= (e.id, $2::timestamptz) and d0.endpoint_id <= e.id
-      and d0.status = 'dead' and d0.discarded_at is null and r.tenant = $1
-      and ($4::text is null or r.type = $4) and ($5::text is null or starts_with(r.type, $5))
-      and ($8::text is null or d0.dead_reason = $8::text::dead_reason)
-    order by d0.endpoint_id, d0.dead_at, d0.id limit $3
-) d
-where not $6::boolean or e.removed_at is null
-order by d.dead_at, d.id limit $3;
+with seen as materialized (
+    select d.at, d.id, d.receipt_id, d.endpoint_id, d.dead_reason
+    from unnest($9::uuid[]) as w (id)
+    cross join lateral (
+        select d0.dead_at as at, d0.id, d0.receipt_id, d0.endpoint_id, d0.dead_reason from deliveries d0
+        where (d0.endpoint_id, d0.dead_at, d0.id) > (w.id, $2::timestamptz, $3::uuid) and d0.endpoint_id <= w.id
+          and d0.status = 'dead' and d0.discarded_at is null
+        order by d0.endpoint_id, d0.dead_at, d0.id limit $4
+    ) d
+    order by d.at, d.id limit $4
+), found as materialized (
+    select s.at, s.id from seen s
+    cross join lateral (select r0.type, r0.tenant from receipts r0 where r0.id = s.receipt_id offset 0) r
+    cross join lateral (select e0.removed_at from endpoints e0 where e0.id = s.endpoint_id offset 0) e
+    where (not $8::boolean or e.removed_at is null)
+      and ($6::text is null or r.type = $6) and ($7::text is null or starts_with(r.type, $7))
+      and r.tenant = $1 and ($10::text is null or s.dead_reason = $10::text::dead_reason)
+    order by s.at, s.id limit $5
+)
+select (select s.at from seen s order by s.at, s.id offset $4::bigint - 1 limit 1) as floor_at,
+       (select s.id from seen s order by s.at, s.id offset $4::bigint - 1 limit 1) as floor_id,
+       array(select f.at from found f order by f.at, f.id) as ats,
+       array(select f.id from found f order by f.at, f.id) as ids,
+       array(select true from found f) as deliveries;
 
 -- name: pick_unrouted
--- parameters: tenant, since, limit, exact type, type prefix, of every type boolean, of types text[],
+-- parameters: tenant, after at, after id, window, wanted, exact type, type prefix, of every type boolean, of types text[],
 --             of types that begin so text[]
 -- index: receipts_unrouted or receipts_unrouted_page
-select r.unrouted_at as at, r.id from receipts r
-where r.tenant = $1 and r.unrouted_at >= $2::timestamptz and r.unrouted_at is not null
-  and ($4::text is null or r.type = $4) and ($5::text is null or starts_with(r.type, $5))
-  and ($6::boolean or r.type = any ($7::text[])
-       or exists (select from unnest($8::text[]) as p (prefix) where starts_with(r.type, p.prefix)))
-order by r.unrouted_at, r.id limit $3;
+with seen as materialized (
+    select r.unrouted_at as at, r.id, r.type from receipts r
+    where (r.tenant, r.unrouted_at, r.id) > ($1, $2::timestamptz, $3::uuid) and r.tenant <= $1
+      and r.unrouted_at is not null
+    order by r.tenant, r.unrouted_at, r.id limit $4
+), found as materialized (
+    select u.at, u.id from seen u
+    where ($6::text is null or u.type = $6) and ($7::text is null or starts_with(u.type, $7))
+      and ($8::boolean or u.type = any ($9::text[])
+           or exists (select from unnest($10::text[]) as p (prefix) where starts_with(u.type, p.prefix)))
+    order by u.at, u.id limit $5
+)
+select (select s.at from seen s order by s.at, s.id offset $4::bigint - 1 limit 1) as floor_at,
+       (select s.id from seen s order by s.at, s.id offset $4::bigint - 1 limit 1) as floor_id,
+       array(select f.at from found f order by f.at, f.id) as ats,
+       array(select f.id from found f order by f.at, f.id) as ids,
+       array(select false from found f) as deliveries;
