@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
+from relay.domain.secret import Secret
 from relay.store.database import Database
-from relay.store.keys import OtherKeys, agree_on_keys
+from relay.store.keys import OtherKeys, agree_on_keys, check_keys
 from relay.store.vault import Vault, new_key
 
 OLD, NEW, OTHER = new_key(), new_key(), new_key()
@@ -32,8 +34,20 @@ async def test_of_two_first_processes_with_different_keys_one_is_refused(databas
     assert [type(result) for result in results if result is not None] == [OtherKeys]
 
 
-async def test_a_new_key_in_front_of_the_old_one_is_taken_while_others_know_the_old_alone(database: Database) -> None:
+async def test_a_new_key_is_rolled_in_behind_the_old_one_and_then_in_front(database: Database) -> None:
+    await agree_on_keys(database, Vault([OLD]))
+    await agree_on_keys(database, Vault([OLD, NEW]))
     await agree_on_keys(database, Vault([OLD]))
     await agree_on_keys(database, Vault([NEW, OLD]))
+    await agree_on_keys(database, Vault([OLD, NEW]))
+
+
+@pytest.mark.parametrize("key", [OLD, NEW], ids=["old", "new"])
+@pytest.mark.parametrize("question", [agree_on_keys, check_keys])
+async def test_a_process_without_one_of_the_keys_that_were_sealed_with_is_refused(
+    database: Database, key: Secret, question: Callable[[Database, Vault], Awaitable[object]]
+) -> None:
     await agree_on_keys(database, Vault([OLD]))
-    await agree_on_keys(database, Vault([NEW]))
+    await agree_on_keys(database, Vault([NEW, OLD]))
+    with pytest.raises(OtherKeys, match="RELAY_SECRET_KEYS lacks one "):
+        await question(database, Vault([key]))

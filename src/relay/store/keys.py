@@ -1,7 +1,7 @@
 """Whether this process's secret keys are its installation's.
 
-Owns the marks: a text sealed under each key in use. Invariant: two processes that work on one database can both open
-something, so that a wrong key is told at the start and not by deliveries that never leave.
+Owns the marks: a text sealed under each key that was ever the newest of a process. Invariant: a process that starts can
+open whatever any other has sealed, so that a missing key is told at the start and not by deliveries that never leave.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _MARK = Secret("relay")
 
 
 class OtherKeys(Exception):
-    """The database's secrets were sealed under keys of which this process has none."""
+    """The database's secrets may be sealed under a key that this process does not have."""
 
 
 async def agree_on_keys(database: Database, vault: Vault) -> None:
     """Leave a mark of the vault's newest key, unless one is there. One transaction.
 
-    Raises `OtherKeys` if there are marks and the vault opens none of them, and `StoreUnavailable`.
+    Raises `OtherKeys` if there is a mark that the vault does not open, and `StoreUnavailable`.
     """
     async with database.transaction() as connection:
         await connection.execute(statements.text("lock_key_marks"))
@@ -57,11 +57,14 @@ async def is_sealed(database: Database) -> bool:
 
 
 def _check(marks: list[bytes], vault: Vault) -> None:
-    """Raises `OtherKeys` if there are marks and the vault opens none of them."""
-    if marks and not any(_opens(vault, mark) for mark in marks):
+    """Raises `OtherKeys` if there is a mark that the vault does not open."""
+    locked = sum(not _opens(vault, mark) for mark in marks)
+    if locked:
+        none = "none of the keys in RELAY_SECRET_KEYS is one"
+        lacking = none if locked == len(marks) else "RELAY_SECRET_KEYS lacks one"
         raise OtherKeys(
-            "none of the keys in RELAY_SECRET_KEYS is one that this database's secrets were sealed with:"
-            " give every gateway and dispatcher the same RELAY_SECRET_KEYS"
+            f"{lacking} that this database's secrets were sealed with:"
+            " give every gateway and dispatcher the same RELAY_SECRET_KEYS, old keys included"
         )
 
 
