@@ -186,7 +186,7 @@ class Redrive:
         held = await self._lock({*given_up, *picked.unrouted})
         given_up.update(row["id"] for row in held if row["unrouted"])
         closed = await self._connection.fetch(
-            statements.text("give_up_receipts"), list(given_up), list(given_up.values())
+            statements.text("give_up_receipts"), self._tenant, list(given_up), list(given_up.values())
         )
         self._notes.closed += sum(row["closed"] for row in closed)
         return Counted(given_up.total(), picked.next is not None, picked.next)
@@ -221,6 +221,7 @@ class Redrive:
         receipts = list(acks)
         await self._connection.execute(
             statements.text("reopen_receipts"),
+            self._tenant,
             receipts,
             [acks[receipt] for receipt in receipts],
             [discards[receipt] for receipt in receipts],
@@ -257,7 +258,7 @@ class Redrive:
             [each.day for each in made],
         )
         await self._connection.execute(
-            statements.text("route_receipts"), list(fan_outs), list(fan_outs.values()), rules.version
+            statements.text("route_receipts"), self._tenant, list(fan_outs), list(fan_outs.values()), rules.version
         )
         self._notes.redriven.update(fan_outs)
         self._notes.lanes.update(each.endpoint_id for each in made)

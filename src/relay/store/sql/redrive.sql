@@ -73,16 +73,16 @@ from receipts r where r.id = any ($2::uuid[]) and r.tenant is not distinct from 
 order by r.id for no key update;
 
 -- name: reopen_receipts
--- parameters: receipts uuid[], acks taken back integer[], discards taken back integer[]
+-- parameters: tenant, receipts uuid[], acks taken back integer[], discards taken back integer[]
 -- index: receipts_pkey
 -- They are locked by lock_receipts before.
 update receipts r
 set acked = r.acked - b.acks, discarded = r.discarded - b.discards, redriven = true, outcome = null, closed_at = null
-from unnest($1::uuid[], $2::integer[], $3::integer[]) as b (id, acks, discards)
-where r.id = b.id;
+from unnest($2::uuid[], $3::integer[], $4::integer[]) as b (id, acks, discards)
+where r.id = b.id and r.tenant is not distinct from $1;
 
 -- name: give_up_receipts
--- parameters: receipts uuid[], discards integer[]
+-- parameters: tenant, receipts uuid[], discards integer[]
 -- index: receipts_pkey
 -- They are locked by lock_receipts before. Answers which of them are closed by this.
 update receipts r
@@ -90,8 +90,8 @@ set discarded = r.discarded + b.discards, unrouted_at = null,
     outcome = case when r.acked + r.discarded + b.discards >= greatest(r.expected, 1)
                    then 'closed_incomplete'::receipt_outcome end,
     closed_at = case when r.acked + r.discarded + b.discards >= greatest(r.expected, 1) then now() end
-from unnest($1::uuid[], $2::integer[]) as b (id, discards)
-where r.id = b.id
+from unnest($2::uuid[], $3::integer[]) as b (id, discards)
+where r.id = b.id and r.tenant is not distinct from $1
 returning r.id, r.outcome is not null as closed;
 
 -- name: tenant_rules
@@ -112,11 +112,11 @@ from unnest($2::uuid[], $3::uuid[], $4::uuid[], $5::date[]) as d (id, receipt, e
 order by d.id;
 
 -- name: route_receipts
--- parameters: receipts uuid[], fan_outs integer[], rules version
+-- parameters: tenant, receipts uuid[], fan_outs integer[], rules version
 -- index: receipts_pkey
 -- They are locked by lock_receipts before, and had matched no rule.
 update receipts r
-set expected = b.fan_out, rules_version = $3, reason = null, unrouted_at = null, discarded = 0, redriven = true,
+set expected = b.fan_out, rules_version = $4, reason = null, unrouted_at = null, discarded = 0, redriven = true,
     outcome = null, closed_at = null
-from unnest($1::uuid[], $2::integer[]) as b (id, fan_out)
-where r.id = b.id;
+from unnest($2::uuid[], $3::integer[]) as b (id, fan_out)
+where r.id = b.id and r.tenant is not distinct from $1;
