@@ -13,6 +13,7 @@ import pytest
 from relay.domain import ids
 from relay.domain.delivery import DeadReason, DeliveryMove, DeliveryStatus
 from relay.domain.endpoint import EndpointConfig
+from relay.store import filters
 from relay.store.filters import ReceiptFilter, UnknownConsumer
 from relay.store.history import MOST_DELIVERIES, NEWEST, History
 from relay.store.pages import Page, walk
@@ -177,6 +178,19 @@ async def test_since_includes_its_millisecond_and_until_does_not(world: World, h
     for each in (wanted, replace(wanted, open=True), replace(wanted, type="invoice.paid")):
         assert await read_receipts(history, each) == [receipts[2], receipts[1]]
     assert await read_receipts(history, replace(wanted, until=since)) == []
+
+
+async def test_a_name_that_many_had_stands_for_the_living_one_and_those_removed_last(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters, "MOST_OF_A_NAME", 2)
+    lanes = []
+    for last in (False, False, True):
+        lanes.append(await world.add_endpoint(EndpointConfig(name="ledger", url="http://h/")))
+        if not last:
+            await world.endpoints.remove(TENANT, lanes[-1])
+    async with world.database.connection() as connection:
+        assert await filters.endpoints_of(connection, TENANT, "ledger") == [lanes[2], lanes[1]]
 
 
 async def test_a_removed_endpoints_name_still_finds_what_it_was_owed(world: World, history: History) -> None:

@@ -15,6 +15,9 @@ from relay.domain.routing import ALL
 from relay.store import statements
 from relay.store.database import Connection
 
+MOST_OF_A_NAME = 100
+"""How many endpoints one name stands for: the one that bears it, and those removed last. Each is one walk more."""
+
 
 class UnknownConsumer(ValueError):
     """No endpoint of the tenant bears that name, and none that was removed did."""
@@ -60,13 +63,13 @@ def types(pattern: str | None) -> Types:
 
 
 async def endpoints_of(connection: Connection, tenant: str, consumer: str | None) -> list[UUID] | None:
-    """The tenant's endpoints of that name, removed ones included; None where no name is given.
+    """The tenant's endpoints of that name, removed ones included (the last ones of many); None where no name is given.
 
     Raises `UnknownConsumer`.
     """
     if consumer is None:
         return None
-    rows = await connection.fetch(statements.text("endpoints_named"), tenant, consumer)
+    rows = await connection.fetch(statements.text("endpoints_named"), tenant, consumer, MOST_OF_A_NAME)
     if not rows:
         raise UnknownConsumer(f"no endpoint is or was named {consumer}")
     return [row[0] for row in rows]

@@ -181,6 +181,8 @@ where d.tenant = $1 and d.id = any (array(select c.id from chosen c))
 order by d.id desc;
 
 -- name: endpoints_named
--- parameters: tenant, name
+-- parameters: tenant, name, most
 -- index: endpoints_every_name
-select e.id from endpoints e where e.tenant = $1 and e.name = $2 order by e.id;
+-- The one that is there and those that were removed last.
+select e.id from endpoints e where e.tenant = $1 and e.name = $2
+order by e.removed_at desc nulls first, e.id desc limit $3::bigint;
