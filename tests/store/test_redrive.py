@@ -103,7 +103,7 @@ async def test_a_dead_letter_is_sent_again_in_a_new_generation_under_the_same_id
     (before,) = (await view(world, receipt)).deliveries
     redriven, effect = await redrive_receipt(redrives, receipt)
     assert redriven == (Redriven(before.id, lane, "ledger", 1),)
-    assert effect == Effect(frozenset({lane}), (ReceiptsRedriven(1),))
+    assert effect == Effect(owes_anew=True, happenings=(ReceiptsRedriven(1),))
     row = await world.delivery(before.id)
     assert (row["status"], row["generation"], row["generation_attempts"]) == ("pending", 1, 0)
     assert (row["generation_started_at"], row["dead_reason"]) == (None, None)
@@ -161,7 +161,7 @@ async def test_a_named_consumer_alone_is_sent_to_again(world: World, redrives: R
     redriven, effect = await redrive_receipt(redrives, receipt, consumer="b")
     assert redriven is not None
     assert [each.consumer for each in redriven] == ["b"]
-    assert effect.lanes == {lanes[1]}
+    assert effect.owes_anew
 
 
 async def test_a_closed_receipt_has_nothing_to_send_again_and_stays_closed(world: World, redrives: Redrives) -> None:
@@ -270,7 +270,7 @@ async def test_an_event_without_a_route_is_routed_anew_by_the_rules_now_in_force
     redriven, effect = await redrive_receipt(redrives, receipt)
     assert redriven is not None
     assert [(each.endpoint_id, each.consumer, each.generation) for each in redriven] == [(lane, "a", 0)]
-    assert effect == Effect(frozenset({lane}), (ReceiptsRedriven(1),))
+    assert effect == Effect(owes_anew=True, happenings=(ReceiptsRedriven(1),))
     shown = await view(world, receipt)
     assert (shown.expected, shown.reason, shown.unrouted_at) == (1, None, None)
     assert shown.rules_version == (await world.versions()).rules
@@ -327,7 +327,7 @@ async def test_a_bulk_redrive_sends_all_dead_letters_of_the_tenant_and_no_other(
             await bulk(redrives, DeadLetterFilter(consumer="theirs"), discard=call)
     counted, effect = await bulk(redrives)
     assert counted == Counted(3, more=False)
-    assert effect == Effect(frozenset({mine}), (ReceiptsRedriven(3),))
+    assert effect == Effect(owes_anew=True, happenings=(ReceiptsRedriven(3),))
     await bulk(redrives, discard=True)
     assert await world.value("select count(*) from deliveries where tenant = $1 and status = 'dead'", OTHER) == 2
     assert await world.value("select count(*) from receipts where unrouted_at is not null and tenant = $1", OTHER) == 1

@@ -125,7 +125,7 @@ class _Call:
         if performed.replayed:
             headers["relay-idempotent-replay"] = "true"
             self.deps.emit(IdempotentReplay())
-        if performed.effect.lanes:
+        if performed.effect.owes_anew:
             self.deps.wake()
         for happening in performed.effect.happenings:
             self.deps.emit(happening)

@@ -64,9 +64,9 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a change brings about outside of the database: lanes to be woken, and what to tell."""
+    """What a change brings about outside of the database: whether something is due anew, and what to tell."""
 
-    lanes: frozenset[UUID] = frozenset()
+    owes_anew: bool = False
     happenings: tuple[Happening, ...] = ()
 
 
@@ -83,7 +83,7 @@ class Performed:
 class _Notes:
     """What a transaction did so far."""
 
-    lanes: set[UUID] = field(default_factory=set)
+    owes_anew: bool = False
     redriven: set[UUID] = field(default_factory=set)
     closed: int = 0
 
@@ -93,7 +93,7 @@ class _Notes:
             happenings.append(ReceiptsRedriven(len(self.redriven)))
         if self.closed:
             happenings.append(ReceiptsClosed(ReceiptOutcome.CLOSED_INCOMPLETE, self.closed))
-        return Effect(frozenset(self.lanes), tuple(happenings))
+        return Effect(self.owes_anew, tuple(happenings))
 
 
 class _Owed(NamedTuple):
@@ -227,7 +227,7 @@ class Redrive:
             [discards[receipt] for receipt in receipts],
         )
         self._notes.redriven.update(receipts)
-        self._notes.lanes.update(row["endpoint_id"] for row in rows)
+        self._notes.owes_anew |= bool(rows)
 
     async def _route(self, receipt: UUID) -> tuple[Redriven, ...]:
         """Route an event anew that had matched no rule, given up or not."""
@@ -261,7 +261,7 @@ class Redrive:
             statements.text("route_receipts"), self._tenant, list(fan_outs), list(fan_outs.values()), rules.version
         )
         self._notes.redriven.update(fan_outs)
-        self._notes.lanes.update(each.endpoint_id for each in made)
+        self._notes.owes_anew |= bool(made)
         return made, left
 
     def _owed(self, row: asyncpg.Record, wanted: Sequence[Rule]) -> list[_Owed]:
