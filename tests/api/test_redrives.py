@@ -106,6 +106,17 @@ async def test_an_event_without_a_route_is_routed_anew(world: World) -> None:
     assert (shown["reason"], shown["delivery_count"], told(shown)) == (None, 1, ["dead_lettered", "redriven"])
 
 
+async def test_what_first_became_of_an_event_stays_in_its_story_however_often_it_is_sent_again(world: World) -> None:
+    accepted = await world.post_event()
+    await world.create(name="ledger")
+    await post(world, f"/v1/receipts/{accepted['receipt_id']}/redrive")
+    await world.attempt(DeliveryMove.BURY, OutcomeClass.PERMANENT, dead_reason=DeadReason.PERMANENT_FAILURE)
+    await post(world, f"/v1/receipts/{accepted['receipt_id']}/redrive")
+    shown = await receipt(world, accepted)
+    assert [each["generation"] for each in shown["deliveries"]] == [1]
+    assert told(shown) == ["dead_lettered", "redriven"]
+
+
 async def test_one_delivery_is_sent_again_even_if_it_was_delivered(world: World) -> None:
     await world.create()
     accepted = await acked(world)

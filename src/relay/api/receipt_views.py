@@ -140,10 +140,9 @@ def _moments(view: ReceiptView) -> Iterator[receipt.Moment]:
 
 def _routing(view: ReceiptView) -> Iterator[receipt.Moment]:
     """Routing is part of what was committed; what matched nothing then has its deliveries from a re-drive."""
-    was_unrouted = any(each.redriven_at is not None and each.generation == 0 for each in view.deliveries)
-    if view.deliveries and not was_unrouted:
+    if view.deliveries and view.routed_at is None:
         yield receipt.Moment(TimelineWhat.ROUTED, view.committed_at)
-    elif was_unrouted or view.reason is not None:
+    elif view.routed_at is not None or view.reason is not None:
         yield receipt.Moment(TimelineWhat.DEAD_LETTERED, view.committed_at)
 
 

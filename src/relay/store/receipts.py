@@ -51,7 +51,7 @@ class ReceiptView:
     """A receipt with its envelope (but the payload) and its deliveries; in lists, with the first of them.
 
     `expected` counts all of them, `discarded` those dead letters that a person gave up. `unrouted_at` tells since when
-    an event that matched no rule waits for a person.
+    an event that matched no rule waits for a person, `routed_at` when one was routed anew.
     """
 
     id: UUID
@@ -77,6 +77,7 @@ class ReceiptView:
     outcome: ReceiptOutcome | None
     closed_at: datetime | None
     unrouted_at: datetime | None
+    routed_at: datetime | None
     deliveries: tuple[DeliveryView, ...]
 
 
@@ -203,5 +204,6 @@ def receipt_view(row: asyncpg.Record, deliveries: tuple[DeliveryView, ...]) -> R
         outcome=ReceiptOutcome(row["outcome"]) if row["outcome"] else None,
         closed_at=row["closed_at"],
         unrouted_at=row["unrouted_at"],
+        routed_at=row["routed_at"],
         deliveries=deliveries,
     )

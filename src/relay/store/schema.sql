@@ -513,6 +513,7 @@ CREATE TABLE public.receipts (
     outcome public.receipt_outcome,
     closed_at timestamp with time zone,
     unrouted_at timestamp with time zone,
+    routed_at timestamp with time zone,
     CONSTRAINT receipts_check CHECK (((acked + discarded) <= GREATEST(expected, 1))),
     CONSTRAINT receipts_check1 CHECK (((outcome IS NULL) = (closed_at IS NULL)))
 )

@@ -141,7 +141,7 @@ from floor f;
 -- parameters: tenant, receipts uuid[]
 -- index: receipts_pkey, journal_pkey
 select r.id, r.rules_version, r.expected, r.acked, r.discarded, r.redriven, r.reason::text as reason,
-       r.outcome::text as outcome, r.closed_at, r.unrouted_at, j.event_id, j.type, j.schema, j.tenant, j.source,
+       r.outcome::text as outcome, r.closed_at, r.unrouted_at, r.routed_at, j.event_id, j.type, j.schema, j.tenant, j.source,
        j.received_at, j.partition, j.number, j.content_type, j.payload_sha256,
        octet_length(j.payload) as payload_bytes, j.checked_us, j.assigned_us, j.committed_at
 from unnest($2::uuid[]) as w (id)

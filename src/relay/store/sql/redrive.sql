@@ -116,7 +116,7 @@ order by d.id;
 -- index: receipts_pkey
 -- They are locked by lock_receipts before, and had matched no rule.
 update receipts r
-set expected = b.fan_out, rules_version = $4, reason = null, unrouted_at = null, discarded = 0, redriven = true,
-    outcome = null, closed_at = null
+set expected = b.fan_out, rules_version = $4, reason = null, unrouted_at = null, routed_at = now(), discarded = 0,
+    redriven = true, outcome = null, closed_at = null
 from unnest($2::uuid[], $3::integer[]) as b (id, fan_out)
 where r.id = b.id and r.tenant is not distinct from $1;
