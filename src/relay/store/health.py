@@ -56,7 +56,8 @@ class Reporting:
             pending=row["pending"],
             in_flight=row["in_flight"],
             dead=row["dead"],
-            oldest_pending_age=math.nan if late is None else max(late, 0.0),
+            # nothing open is late where every lane with something pending is paused, disabled or removed
+            oldest_pending_age=max(late or 0.0, 0.0) if row["pending"] else math.nan,
             oldest_open_receipt_age=max(row["oldest_owed_age"] or 0.0, 0.0),
             dead_by_consumer=tuple((each[0], each[1]) for each in dead),
             open_breakers=(),
