@@ -12,6 +12,7 @@ Fixtures live in ``tests/support`` and beside the tests that use them. Two rules
 
 import os
 import shutil
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Generator
@@ -33,6 +34,11 @@ CPU_SECONDS_ALLOWED = {"domain": 2.0}
 # time, so that a change is judged by itself.
 settings.register_profile("relay", deadline=None, derandomize=CI, print_blob=not CI)
 settings.load_profile("relay")
+
+# Tests that were started by `nohup` would pass its deafness for SIGHUP on to every service under test; a handler is not
+# passed on.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @dataclass(slots=True)
