@@ -19,7 +19,7 @@ READ_SECONDS = 30.0
 """How long a whole body may take, give or take a second."""
 
 DISCARD_SECONDS = 2.0
-DISCARD_BYTES = 64 * 1024 * 1024
+DISCARD_BYTES = 32 * 1024 * 1024
 """What a client that goes on sending after its answer is granted before the connection is closed under it."""
 
 MOST_UNDER_READ = 128 * 1024 * 1024
