@@ -31,7 +31,7 @@ limit $1;
 
 -- name: endpoints_called
 -- parameters: name or null, id uuid or null
--- index: endpoints_page
+-- index: endpoints_page or endpoints_pkey or endpoints_name or endpoints_every_name
 select e.name, e.url
 from endpoints e
 where e.removed_at is null and e.transport = 'http' and (e.name = $1 or e.id = $2)
