@@ -23,7 +23,7 @@ import coverage
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.support.database"]
+pytest_plugins = ["tests.support.database", "tests.support.cluster"]
 
 MISSING_TOOL = "missing tool"
 CI = os.environ.get("CI") == "true"
