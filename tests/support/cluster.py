@@ -37,21 +37,20 @@ from relay.embedded.sockets import discard_sockets, prepare_sockets
 from relay.store.database import Database
 from relay.store.migrate import migrate
 from tests.support.installation import NotInTime, children, eventually, kill
-from tests.support.postgres import RELAXED, throwaway_folder
+from tests.support.postgres import throwaway_folder
 
 NAMES = ("r1", "r2", "r3")
 DEADLINE = 60.0
 BASE_BACKUP_SECONDS = 120.0
 
 SETTINGS = {
-    **RELAXED,
     "max_connections": "200",
     "shared_buffers": "32MB",
     "wal_keep_size": "512MB",  # a standby finds what it lacks at a promoted one, which kept no slot for it
     "wal_retrieve_retry_interval": "50ms",  # a standby that lost its primary looks for the next one this often
     "dynamic_shared_memory_type": "mmap",  # in the data folder, so that nothing outlives a server that was killed
 }
-"""For each of the three. Nobody loses power here: what a process wrote survives its being killed, fsync or not."""
+"""For each of the three. They sync their writes: a quorum of servers that do not is none."""
 
 _TEMPLATE = "relay_template"
 _IPC_RMID = 0
@@ -78,9 +77,9 @@ class Cluster:
         """The servers that run, frozen ones among them."""
         return tuple(name for name in NAMES if name in self._servers and self._servers[name].alive())
 
-    def dsn(self, database: str = OWNER) -> str:
-        """The address for the owner, who is no superuser: all three servers, of which the one that writes is meant."""
-        hosts = ",".join(quote(str(self._sockets(name))) for name in NAMES)
+    def dsn(self, database: str = OWNER, *, only: str | None = None) -> str:
+        """The address for the owner, who is no superuser: of one server, or of all three, where it is the primary's."""
+        hosts = ",".join(quote(str(self._sockets(name))) for name in ([only] if only else NAMES))
         login = f"{OWNER}:{self._credentials.owner.expose()}"
         return f"postgresql://{login}@/{database}?host={hosts}&port={PORT}&target_session_attrs=read-write"
 

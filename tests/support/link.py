@@ -91,7 +91,7 @@ class Link:
         await self._server.wait_closed()
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await self._dial()
+        far_reader, far_writer = await dial(urlunsplit(self._parts))
         ends = {writer, far_writer}
         self._writers |= ends
         self._near.add(writer)
@@ -105,14 +105,6 @@ class Link:
             self._near.discard(writer)
             for end in ends:
                 end.close()
-
-    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        query = parse_qs(self._parts.query)
-        port = int(query["port"][0]) if "port" in query else self._parts.port or 5432
-        host = query["host"][0] if "host" in query else self._parts.hostname or "127.0.0.1"
-        if host.startswith("/"):
-            return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
-        return await asyncio.open_connection(host, port)
 
     async def _ask(self, reader: asyncio.StreamReader, far: asyncio.StreamWriter, losing: asyncio.Event) -> None:
         with suppress(ConnectionError):
@@ -143,3 +135,14 @@ class Link:
                     held = b""
                     losing.clear()
         writer.close()
+
+
+async def dial(dsn: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the server of an address that names one. Raises `OSError`."""
+    parts = urlsplit(dsn)
+    query = parse_qs(parts.query)
+    port = int(query["port"][0]) if "port" in query else parts.port or 5432
+    host = query["host"][0] if "host" in query else parts.hostname or "127.0.0.1"
+    if host.startswith("/"):
+        return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+    return await asyncio.open_connection(host, port)
