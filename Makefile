@@ -50,7 +50,7 @@ run: setup  ## start everything on this machine, send a first event and show its
 
 .PHONY: test
 test: check domain-coverage  ## set up, check, then run every test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --dist worksteal
 
 .PHONY: domain-coverage
 domain-coverage: setup  ## the domain's own tests must take each of its branches

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.api.world import World
-from tests.support.database import Server
+from tests.support.database import TEMPLATE, Server
 
 
 @pytest.fixture
@@ -22,9 +22,8 @@ async def world(database_dsn: str) -> AsyncIterator[World]:
 def shared_dsn(database_server: Server) -> Iterator[str]:
     """A database for all tests of a module: making one takes longer than most of them."""
     name = "relay_test_shared"
-    asyncio.run(database_server.run(f"create database {name} template relay_template"))
-    yield database_server.dsn(name)
-    asyncio.run(database_server.run(f"drop database {name} with (force)"))
+    yield asyncio.run(database_server.clone(TEMPLATE, name))
+    asyncio.run(database_server.drop(name))
 
 
 @pytest.fixture

@@ -81,11 +81,16 @@ async def eventually(ask: Callable[[], Awaitable[Answer]], within: float, what: 
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on, outside of those that the system gives to connections by itself."""
+    """A port of loopback that nobody listens on, outside of those that the system gives to connections by itself.
+
+    Tests that run side by side choose from different ports: between here and listening, another could choose the same.
+    """
     low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     chance = random.SystemRandom()
     while True:
-        port = chance.randrange(10_000, 65_000)
+        port = chance.randrange(10_000 + worker % workers, 65_000, workers)
         if low <= port <= high:
             continue
         with socket.socket() as probe, contextlib.suppress(OSError):

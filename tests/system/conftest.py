@@ -63,18 +63,18 @@ def template_database(database_server: Server, tmp_path_factory: pytest.TempPath
     done = migration.run("migrate")
     assert done.returncode == 0, done.stderr
     yield _TEMPLATE
-    asyncio.run(database_server.run(f"drop database {_TEMPLATE} with (force)"))
+    asyncio.run(database_server.drop(_TEMPLATE))
 
 
 @contextmanager
 def fresh_database(server: Server, template: str) -> Iterator[str]:
     """The address of a fresh, migrated database, for its owner; dropped at the end of the block."""
     name = f"{template}_{next(_numbers)}"
-    asyncio.run(server.run(f"create database {name} template {template} owner {ROLE}"))
+    asyncio.run(server.clone(template, name, ROLE))
     try:
         yield owners_dsn(server, name)
     finally:
-        asyncio.run(server.run(f"drop database {name} with (force)"))
+        asyncio.run(server.drop(name))
 
 
 @pytest.fixture
