@@ -123,3 +123,20 @@ def test_delivery_ids_of_a_receipt_differ_even_where_chance_repeats_itself() -> 
 @pytest.mark.parametrize("count", [0, 1, 2, 100])
 def test_as_many_delivery_ids_are_drawn_as_are_wanted(count: int) -> None:
     assert len(ids.delivery_ids(UUID(int=7 << 96), count, os.urandom)) == count
+
+
+@given(st.dates(min_value=date(1970, 1, 1), max_value=date(9999, 12, 30)))
+def test_the_ids_of_a_day_are_those_from_its_first_to_its_last(day: date) -> None:
+    first, last = ids.first_of(day), ids.last_of(day)
+    assert ids.day_of(first) == ids.day_of(last) == day
+    assert ids.first_of(day + timedelta(days=1)).int == last.int + 1
+
+
+def test_every_id_that_no_calendar_reaches_is_of_the_last_day() -> None:
+    last = UUID(int=(1 << 128) - 1)
+    assert ids.day_of(last) == date.max
+    assert ids.last_of(date.max) == last
+
+
+def test_before_1970_there_are_no_ids_but_the_first_of_all() -> None:
+    assert ids.first_of(date.min) == ids.last_of(date.min) == UUID(int=0)

@@ -30,7 +30,7 @@ BIG = ("deliveries", "journal", "receipts", "delivery_attempts", "idempotency_ke
 DATABASE = "relay_plans"
 
 # What an insert counts on is a constraint, which no plan shows; nor does a plan of a call show what the function does.
-UNIQUE_ONLY = {"insert_endpoint", "insert_secret", "owe_anew", "claim_request_key"}
+UNIQUE_ONLY = {"insert_endpoint", "insert_secret", "owe_anew", "claim_request_key", "keep_verification"}
 CALLS = {"append_events", "record_outcomes", "ensure_partitions"}
 # Small by nature (one row per process, one row in all, all of it is wanted): whether an index is used does not matter.
 WHOLE_TABLES = {"bump_rules", "load_snapshot", "report_heartbeat", "forget_heartbeats", "last_heartbeat"}
@@ -40,6 +40,7 @@ SAMPLES = {
     "journal day": "(now() at time zone 'UTC')::date",
     "journal_day date": "(now() at time zone 'UTC')::date",
     "not before": "now() - interval '1 hour'",
+    "from day": "(now() at time zone 'UTC')::date",
 }
 
 EXPLAINED = [

@@ -41,6 +41,7 @@ COMMANDS = {
     "deliveries": _Entry("deliveries", "List what an endpoint is owed, or show one delivery."),
     "redrive": _Entry("redrive", "Send again what of an event is not acknowledged."),
     "dlq": _Entry("dlq", "List, re-drive and discard dead letters."),
+    "verify": _Entry("verify", "Prove that nothing is missing, or name what is."),
     "doctor": _Entry("doctor", "Look for the usual faults, and say what to do."),
     "config": _Entry("config", "Show every setting, its value and where that comes from."),
     "secret-key": _Entry("secret_key", "Print a new key for RELAY_SECRET_KEYS."),

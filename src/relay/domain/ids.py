@@ -24,6 +24,11 @@ SIBLING_BYTES = 4
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+_EPOCH_DAY = EPOCH.toordinal()
+_LAST_DAY = date.max.toordinal()
+_DAY_MS = 86_400_000
+_LAST = (1 << 128) - 1
+
 _HEX = re.compile(r"[0-9a-f]{32}")
 
 
@@ -81,8 +86,23 @@ def unix_ms(uuid: UUID) -> int:
 
 
 def day_of(uuid: UUID) -> date:
-    """The UTC day in which this version 7 UUID was made; a receipt's is its journal day."""
-    return datetime.fromtimestamp(unix_ms(uuid) / 1000, UTC).date()
+    """The UTC day in which this version 7 UUID was made; a receipt's is its journal day.
+
+    What no calendar here reaches, since it is no id of ours, is of the last day that there is.
+    """
+    return date.fromordinal(min(_EPOCH_DAY + unix_ms(uuid) // _DAY_MS, _LAST_DAY))
+
+
+def first_of(day: date) -> UUID:
+    """The first id that can be made in the UTC day; the first of all for a day before 1970, in which none could."""
+    return UUID(int=max(day.toordinal() - _EPOCH_DAY, 0) * _DAY_MS << 80)
+
+
+def last_of(day: date) -> UUID:
+    """The last id that can be made in the UTC day, or (of the last day that there is) the last of all."""
+    if day == date.max:
+        return UUID(int=_LAST)
+    return UUID(int=max(first_of(day + timedelta(days=1)).int - 1, 0))
 
 
 def write(prefix: str, uuid: UUID) -> str:

@@ -63,6 +63,7 @@ class Reporting:
             open_breakers=(),
             default_partition_rows=row["default_partition_rows"],
             journal_default_partition_rows=row["journal_default_partition_rows"],
+            unaccounted=row["unaccounted"],
         )
 
 

@@ -498,6 +498,27 @@ CREATE TABLE public.key_marks (
     made_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+CREATE TABLE public.last_verification (
+    singleton boolean DEFAULT true NOT NULL,
+    verified_at timestamp with time zone DEFAULT now() NOT NULL,
+    ok boolean NOT NULL,
+    events bigint NOT NULL,
+    unaccounted bigint NOT NULL,
+    faults bigint NOT NULL,
+    CONSTRAINT last_verification_singleton_check CHECK (singleton)
+);
+
+CREATE TABLE public.pruned_ranges (
+    day date NOT NULL,
+    partition smallint NOT NULL,
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    pruned_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT pruned_ranges_check CHECK ((last >= first)),
+    CONSTRAINT pruned_ranges_first_check CHECK ((first >= 1)),
+    CONSTRAINT pruned_ranges_partition_check CHECK (((partition >= 0) AND (partition <= 15)))
+);
+
 CREATE TABLE public.receipts (
     id uuid NOT NULL,
     tenant text NOT NULL,
@@ -637,6 +658,12 @@ ALTER TABLE ONLY public.journal_heads
 
 ALTER TABLE ONLY public.key_marks
     ADD CONSTRAINT key_marks_pkey PRIMARY KEY (sealed);
+
+ALTER TABLE ONLY public.last_verification
+    ADD CONSTRAINT last_verification_pkey PRIMARY KEY (singleton);
+
+ALTER TABLE ONLY public.pruned_ranges
+    ADD CONSTRAINT pruned_ranges_pkey PRIMARY KEY (day, partition, first);
 
 ALTER TABLE ONLY public.receipts
     ADD CONSTRAINT receipts_pkey PRIMARY KEY (id);

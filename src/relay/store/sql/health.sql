@@ -76,7 +76,8 @@ select (select count(d.due_at) from deliveries d where d.status = 'pending') as 
         ) first
         where e.status = 'active' and e.removed_at is null) as oldest_owed_age,
        (select count(*) from delivery_attempts_default) as default_partition_rows,
-       (select count(*) from journal_default) as journal_default_partition_rows;
+       (select count(*) from journal_default) as journal_default_partition_rows,
+       (select v.unaccounted from last_verification v) as unaccounted;
 
 -- name: measure_lateness
 -- parameters:
