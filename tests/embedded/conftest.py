@@ -20,6 +20,7 @@ import pytest
 from relay.embedded import EmbeddedServer
 from relay.embedded.layout import Layout
 from relay.embedded.postmaster import Postmaster
+from relay.embedded.replication import REPLICAS
 
 HOLDER = """
 import sys
@@ -71,8 +72,9 @@ def data_folder() -> Iterator[Path]:
     try:
         yield parent / "data"
     finally:
-        if (left := Postmaster.running(Layout(parent / "data").cluster)) is not None:
-            assert left.end(signal.SIGQUIT, READY_SECONDS)
+        for name in REPLICAS:
+            if (left := Postmaster.running(Layout(parent / "data", name).cluster)) is not None:
+                assert left.end(signal.SIGQUIT, READY_SECONDS)
         shutil.rmtree(parent)
 
 

@@ -117,7 +117,7 @@ def closed_programs(tmp_path: Path) -> Programs:
 async def test_the_programs_may_be_behind_a_closed_folder(
     data: Path, make_server: Make, closed_programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.embedded.server.find_programs", lambda: closed_programs)
+    monkeypatch.setattr("relay.embedded.starting.find_programs", lambda: closed_programs)
     data.parent.chmod(0o711)
     server = make_server(data)
     server.start()

@@ -31,6 +31,9 @@ _OUTPUT_SHOWN = 1500
 _LOOK_SECONDS = 0.1
 """How often whoever waits for a program is asked whether they still do."""
 
+Heard = Callable[[bytes], None]
+"""Is told all that a program has written so far."""
+
 
 class Way(Enum):
     """How a program comes to run under the server's account; the values are the names of Linux capabilities."""
@@ -163,19 +166,28 @@ class Runner:
             extra_groups=[] if plainly else None,
         )
 
-    def run(self, program: str, *arguments: str, text: str = "", seconds: float) -> str:
-        """Run a program to its end with `text` as its input and return its output.
+    def run(
+        self,
+        program: str,
+        *arguments: str,
+        text: str = "",
+        seconds: float,
+        more_environment: Mapping[str, str] | None = None,
+        heard: Heard | None = None,
+    ) -> str:
+        """Run a program to its end with `text` as its input and return its output; `heard` is told what there is of it
+        now and then.
 
         Raises `StartFailed` with the output's end if it fails, and if it takes longer than `seconds` or is given up;
         then it is killed.
         """
         try:
-            process = self.spawn(program, *arguments, stdin=subprocess.PIPE)
+            process = self.spawn(program, *arguments, stdin=subprocess.PIPE, more_environment=more_environment)
         except (OSError, subprocess.SubprocessError) as fault:
             raise StartFailed(f"{program} could not be started as {self.account.name}: {fault}") from fault
         with process:
             try:
-                output = self._output_of(process, program, text, seconds).decode(errors="replace")
+                output = self._output_of(process, program, text, seconds, heard).decode(errors="replace")
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
@@ -183,7 +195,9 @@ class Runner:
             raise StartFailed(f"{program} failed with status {process.returncode}:\n{output[-_OUTPUT_SHOWN:].strip()}")
         return output
 
-    def _output_of(self, process: subprocess.Popen[bytes], program: str, text: str, seconds: float) -> bytes:
+    def _output_of(
+        self, process: subprocess.Popen[bytes], program: str, text: str, seconds: float, heard: Heard | None
+    ) -> bytes:
         ends = time.monotonic() + seconds
         given: bytes | None = text.encode()
         while True:
@@ -191,6 +205,8 @@ class Runner:
                 return process.communicate(given, timeout=min(_LOOK_SECONDS, seconds))[0]
             except subprocess.TimeoutExpired as fault:
                 given = None  # it has been taken over, and goes on
+                if heard is not None:
+                    heard(fault.output or b"")
                 if self.given_up():
                     raise StartFailed(f"{program} was given up before it had ended") from fault
                 if time.monotonic() >= ends:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -124,6 +125,8 @@ def _in_single_user_mode(cluster: Path, runner: Runner, seconds: float, *stateme
         "exit_on_error=on",
         "-c",
         "log_min_error_statement=panic",  # statements hold passwords, and a failed one would be shown
+        "-c",
+        "synchronous_standby_names=",  # nobody can follow a server without a socket, so nobody is waited for
         SUPERUSER,
         text="".join(f"{statement}\n" for statement in statements),
         seconds=seconds,
@@ -141,3 +144,10 @@ def publish(folder: Path, layout: Layout) -> None:
             raise
         raise DataFolderRefused(f"{layout.cluster} cannot be put in place: {fault.strerror}") from fault
     settle(layout.home)
+
+
+def discard(layout: Layout) -> None:
+    """Take a data folder away, with its server stopped; it loses its name first. Raises `OSError`."""
+    aside = Path(tempfile.mkdtemp(prefix=layout.scratch_prefix, dir=layout.home))
+    layout.cluster.rename(aside)
+    shutil.rmtree(aside)

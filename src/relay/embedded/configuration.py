@@ -78,9 +78,9 @@ def usable_memory() -> int:
     return min(bounds)
 
 
-def settings_text(place: Place, more: Mapping[str, str]) -> str:
+def settings_text(place: Place, more: Mapping[str, str], replication: Sequence[Setting] = ()) -> str:
     """The text of ``relay.conf``; `more` is added at its end, where it wins."""
-    settings = [*_access(place), *_durability(place), *_memory(place), *_upkeep(), *_diagnosis(place)]
+    settings = [*_access(place), *_durability(place), *_memory(place), *_upkeep(), *_diagnosis(place), *replication]
     settings += [Setting(name, value, "asked for by whoever started this server") for name, value in more.items()]
     head = f"# Written by Relay at each start, for PostgreSQL {place.version}; changes here are lost.\n"
     return head + "\n".join(map(str, settings)) + "\n"
@@ -107,6 +107,7 @@ def _durability(place: Place) -> Sequence[Setting]:
         Setting("synchronous_commit", "on", "a commit returns when it is on disk"),
         Setting("full_page_writes", "on", "a page torn by a loss of power can be restored"),
         Setting("wal_level", "replica", "standbys can be added without stopping this server for it"),
+        Setting("max_slot_wal_keep_size", "2GB", "a standby that is away fills no disk; it is built anew instead"),
         Setting("max_wal_size", "3GB", "a checkpoint by time, not by volume: each writes whole pages again"),
         Setting("min_wal_size", "256MB", "segments are reused rather than created under load"),
         Setting("checkpoint_timeout", "15min", "few whole-page images, and still minutes at most to recover"),

@@ -37,11 +37,15 @@ class Credentials:
         """Make passwords of 192 random bits, in hexadecimal digits, so that no syntax needs them quoted."""
         return cls(Secret(secrets.token_hex(24)), Secret(secrets.token_hex(24)))
 
-    def url(self, sockets: Path, *, superuser: bool = False) -> str:
-        """The ``postgresql://`` address of the database for the owner or the superuser. It holds the password."""
+    def url(self, *sockets: Path, superuser: bool = False) -> str:
+        """The ``postgresql://`` address of the database for the owner or the superuser. It holds the password.
+
+        `sockets` has the folder of each server's socket; of several, the one that takes writes is meant.
+        """
         role, password = (SUPERUSER, self.superuser) if superuser else (OWNER, self.owner)
-        folder = quote(str(sockets))
-        return f"postgresql://{role}:{password.expose()}@/{OWNER}?host={folder}&port={PORT}"
+        folders = ",".join(quote(str(folder)) for folder in sockets)
+        which = "&target_session_attrs=read-write" if len(sockets) > 1 else ""
+        return f"postgresql://{role}:{password.expose()}@/{OWNER}?host={folders}&port={PORT}{which}"
 
 
 def read_credentials(path: Path) -> Credentials | None:

@@ -17,12 +17,13 @@ from pathlib import Path
 
 from relay.embedded.account import Runner
 from relay.embedded.cluster import RECOVERY_SECONDS
-from relay.embedded.credentials import OWNER, PORT, Credentials
+from relay.embedded.credentials import Credentials
 from relay.embedded.faults import StartFailed, StopFailed
 from relay.embedded.layout import Layout
 from relay.embedded.log import Follower, LogFile, progress_in
-from relay.embedded.postmaster import POLL_SECONDS, Postmaster, end_orphans, orphans, pid_path
-from relay.embedded.programs import Programs, environment
+from relay.embedded.postmaster import POLL_SECONDS, Postmaster, end_orphans, orphans, pid_path, strays
+from relay.embedded.programs import Programs
+from relay.embedded.query import NoAnswer, owners_line
 from relay.embedded.sockets import remove_stale_sockets
 
 SILENCE_SECONDS = 15 * 60.0
@@ -38,7 +39,6 @@ HARD_STOP_SECONDS = 15.0
 ORPHAN_SECONDS = 5.0
 """How long the children of a killed server may go on by themselves, and again after each signal."""
 
-_QUERY_SECONDS = 30.0
 _SCARCE_BYTES = 64 * 1024 * 1024
 _STILL_ATTACHED = "pre-existing shared memory block"
 
@@ -138,39 +138,50 @@ def _with_tail(trouble: str, log: LogFile, since: int) -> str:
     return f"{trouble}{scarce}; {log.path} ends with:\n{log.tail(since) or '(nothing)'}"
 
 
-def prove(programs: Programs, sockets: Path, credentials: Credentials, kept_in: Path) -> None:
+def prove(programs: Programs, sockets: Path, credentials: Credentials, kept_in: Path, patience: float = 0.0) -> None:
     """Run a query as the owner, whose password is kept in that file. Raises `StartFailed` if it fails.
 
-    The login is by SCRAM and nothing else, in which the server proves that it knows the password, too: it is ours.
+    Within `patience` seconds it is tried again: a standby knows a new password when it has heard of it.
     """
-    login = environment(
-        PGHOST=str(sockets),
-        PGPORT=str(PORT),
-        PGUSER=OWNER,
-        PGDATABASE=OWNER,
-        PGPASSWORD=credentials.owner.expose(),
-        PGREQUIREAUTH="scram-sha-256",
-        PGCONNECT_TIMEOUT=f"{_QUERY_SECONDS:.0f}",
-    )
-    command = [programs.path("psql"), "--no-psqlrc", "--no-password", "--quiet", "--command=SELECT 1"]
-    try:
-        subprocess.run(command, env=login, check=True, capture_output=True, text=True, timeout=_QUERY_SECONDS)
-    except subprocess.CalledProcessError as fault:
-        told = fault.stderr.strip()
-        if "password authentication failed" in told:
-            told += f"\nIf {kept_in} came from another database, remove it: the next start sets new passwords."
-        raise StartFailed(f"PostgreSQL runs but does not let Relay in: {told}") from fault
-    except (OSError, subprocess.TimeoutExpired) as fault:
-        raise StartFailed(f"PostgreSQL runs but does not answer: {fault}") from fault
+    line = owners_line(programs, sockets, credentials)
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            line.ask("SELECT 1")
+        except NoAnswer as fault:
+            told = str(fault)
+            if time.monotonic() >= deadline:
+                if "password authentication failed" in told:
+                    told += f"\nIf {kept_in} came from another database, remove it: the next start sets new passwords."
+                raise StartFailed(f"PostgreSQL runs but does not let Relay in: {told}") from fault
+        else:
+            return
+        time.sleep(POLL_SECONDS * 10)
+
+
+def end_strays(layout: Layout, report: Callable[[str], None]) -> None:
+    """End servers that still run although their data folder is gone: they would go on taking writes, under the same
+    address, that no folder will hold. Raises `StopFailed`.
+    """
+    for pid in strays(layout.cluster):
+        report(f"ending process {pid}, a server whose folder {layout.cluster} is gone")
+        abort(Postmaster.without_folder(pid, layout.cluster))
 
 
 def end(postmaster: Postmaster) -> None:
     """Stop a server: in order, else as by a crash, else by force. Raises `StopFailed` and `PermissionError`."""
-    for how, seconds in (
-        (signal.SIGINT, FAST_STOP_SECONDS),
-        (signal.SIGQUIT, HARD_STOP_SECONDS),
-        (signal.SIGKILL, HARD_STOP_SECONDS),
-    ):
-        if postmaster.end(how, seconds):
-            return
-    raise StopFailed(f"the PostgreSQL server, process {postmaster.pid}, does not end")
+    _end(postmaster, ((signal.SIGINT, FAST_STOP_SECONDS), *_hard()))
+
+
+def abort(postmaster: Postmaster) -> None:
+    """Stop a server as by a crash, else by force; it loses nothing by it. Raises the same."""
+    _end(postmaster, _hard())
+
+
+def _hard() -> tuple[tuple[signal.Signals, float], ...]:
+    return ((signal.SIGQUIT, HARD_STOP_SECONDS), (signal.SIGKILL, HARD_STOP_SECONDS))
+
+
+def _end(postmaster: Postmaster, ways: tuple[tuple[signal.Signals, float], ...]) -> None:
+    if not any(postmaster.end(how, seconds) for how, seconds in ways):
+        raise StopFailed(f"the PostgreSQL server, process {postmaster.pid}, does not end")

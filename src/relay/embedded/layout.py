@@ -6,9 +6,13 @@ there before keep the owner and the permissions that they have.
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from relay.embedded.faults import DataFolderRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,11 @@ class Layout:
         return self.home / f"{self.replica}.lock"
 
     @property
+    def supervisor_lock(self) -> Path:
+        """Held by the Relay process that runs all servers of this installation."""
+        return self.data_dir / "pg.lock"
+
+    @property
     def log(self) -> Path:
         """What the server says."""
         return self.home / f"{self.replica}.log"
@@ -69,3 +78,15 @@ class Layout:
             if not folder.is_dir():
                 folder.mkdir(mode=0o700)
                 folder.chmod(0o711 if passable else 0o700)
+
+
+@contextlib.contextmanager
+def told_in_words(layout: Layout) -> Iterator[None]:
+    """Turn what the system refuses into a sentence about the data folder."""
+    try:
+        yield
+    except OSError as fault:
+        where = fault.filename or layout.home
+        raise DataFolderRefused(
+            f"{layout.data_dir} cannot be used for a database: {where}: {fault.strerror}"
+        ) from fault

@@ -95,10 +95,13 @@ def serves(process: Process, cluster: Path) -> bool:
 
 def _folder_of(process: Process) -> Path | None:
     """The data folder of a server; None if that cannot be told."""
+    return _named_folder(process) or _working_folder(process.pid)
+
+
+def _named_folder(process: Process) -> Path | None:
+    """The data folder that a server was started with, if that is a whole path."""
     named = next((after for word, after in zip(process.words, process.words[1:], strict=False) if word == "-D"), None)
-    if named is not None and Path(named).is_absolute():
-        return Path(named)
-    return _working_folder(process.pid)
+    return Path(named) if named is not None and Path(named).is_absolute() else None
 
 
 def _working_folder(pid: int) -> Path | None:
@@ -135,6 +138,14 @@ class Postmaster:
         self.pid = pid
         self._cluster = cluster
         self._child = child
+        self._astray = False
+
+    @classmethod
+    def without_folder(cls, pid: int, cluster: Path) -> Postmaster:
+        """A server out of `strays`: it is known by what it was started with, since its folder is gone."""
+        found = cls(pid, cluster)
+        found._astray = True
+        return found
 
     @classmethod
     def running(cls, cluster: Path) -> Postmaster | None:
@@ -149,6 +160,8 @@ class Postmaster:
         """Whether it still runs."""
         if self._child is not None:
             return self._child.poll() is None
+        if self._astray:
+            return self.pid in strays(self._cluster)
         process = look_up(self.pid)
         return process is not None and serves(process, self._cluster)
 
@@ -177,13 +190,41 @@ class Postmaster:
             )
 
 
+def strays(cluster: Path) -> list[int]:
+    """Servers that were started in a data folder of that path which is gone, whatever stands there now."""
+    return [
+        found.pid
+        for found in _processes()
+        if Path(found.words[0]).name in ("postgres", "postmaster")
+        and _has_the_name(_named_folder(found), cluster)
+        and _works_elsewhere(found.pid, cluster)
+    ]
+
+
+def _has_the_name(folder: Path | None, cluster: Path) -> bool:
+    return folder is not None and folder.name == cluster.name and _is_same(folder.parent, cluster.parent)
+
+
+def _works_elsewhere(pid: int, cluster: Path) -> bool:
+    if not cluster.exists():
+        return True
+    try:
+        return not (_PROC / str(pid) / "cwd").samefile(cluster)
+    except OSError:  # it ended, or is hidden since it is not ours: not ours to end, either
+        return False
+
+
+def _processes() -> list[Process]:
+    return [found for entry in _PROC.iterdir() if entry.name.isdecimal() if (found := look_up(int(entry.name)))]
+
+
 def orphans(cluster_name: str) -> list[int]:
     """The processes of a killed server which still run without it.
 
     A server's children show its `cluster_name` in their titles. Those of a live server of the same name (a copy of
     this data folder, say) are told apart by their parent.
     """
-    processes = [found for entry in _PROC.iterdir() if entry.name.isdecimal() if (found := look_up(int(entry.name)))]
+    processes = _processes()
     servers = {found.pid for found in processes if Path(found.words[0]).name in ("postgres", "postmaster")}
     title = f"postgres: {cluster_name}: "
     return [found.pid for found in processes if found.words[0].startswith(title) and found.parent not in servers]

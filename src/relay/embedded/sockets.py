@@ -34,21 +34,26 @@ def usable(folder: Path) -> bool:
     return length <= LONGEST_PATH and str(folder).isprintable() and not set(str(folder)) & set(",\"'\\")
 
 
-def prepare_sockets(layout: Layout, account: Account) -> Path:
-    """Make the folder for the socket, or make it empty, and return it.
+def choose_sockets(layout: Layout, account: Account) -> Path:
+    """The folder for the socket of a server under that account, whether it exists or not.
 
     It lies beside the data folder, or where that path is too long below the system's temporary folder, under a name
-    that is the same at each start, so that clients find a restarted server again. Raises `OSError` and
-    `DataFolderRefused`.
+    that is the same at each start, so that clients find a restarted server again. Raises `DataFolderRefused`.
     """
     for folder in (layout.sockets, _temporary(layout, account)):
         if usable(folder):
-            _make(folder, account)
             return folder
     raise DataFolderRefused(
         f"no path for a unix socket is short enough, neither in {layout.home} nor in {tempfile.gettempdir()};"
         " use a data folder with a shorter path, or set TMPDIR"
     )
+
+
+def prepare_sockets(layout: Layout, account: Account) -> Path:
+    """Make the folder for the socket, or make it empty, and return it. Raises `OSError` and `DataFolderRefused`."""
+    folder = choose_sockets(layout, account)
+    _make(folder, account)
+    return folder
 
 
 def _temporary(layout: Layout, account: Account) -> Path:
