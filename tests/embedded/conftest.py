@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -17,9 +19,11 @@ from typing import TypedDict
 import asyncpg
 import pytest
 
+import relay
 from relay.embedded import EmbeddedServer
 from relay.embedded.layout import Layout
 from relay.embedded.postmaster import Postmaster
+from relay.embedded.programs import find_programs
 from relay.embedded.replication import REPLICAS
 
 HOLDER = """
@@ -38,6 +42,9 @@ server.stop()
 """A Relay process in miniature: runs a server until its standard input ends."""
 
 READY_SECONDS = 60.0
+
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root changes to another account")
 
 
 class Switch(TypedDict, total=False):
@@ -163,3 +170,27 @@ async def fetch(dsn: str, statement: str) -> list[tuple[object, ...]]:
 def rows(dsn: str, statement: str) -> list[tuple[object, ...]]:
     """The same where no loop runs."""
     return asyncio.run(fetch(dsn, statement))
+
+
+def interpreters() -> Iterator[str]:
+    """Interpreters that an ordinary user may be able to run: the one of the tests may be in root's own folder."""
+    yield sys.executable
+    for name in ("python3.13", "python3.12", "python3.11", "python3"):
+        if (found := shutil.which(name, path="/usr/local/bin:/usr/bin")) is not None:
+            yield found
+
+
+@pytest.fixture
+def nobody() -> OtherUser:
+    """An ordinary user with an interpreter that it can run and Relay's code that it can read."""
+    entry = pwd.getpwnam("nobody")
+    packages = [Path(relay.__file__).parents[1], find_programs().folder.parents[2]]
+    check = "import sys, relay.embedded; sys.exit(sys.version_info < (3, 11))"
+    for python in interpreters():
+        user = OtherUser(entry.pw_uid, entry.pw_gid, python, packages)
+        try:
+            subprocess.run([python, "-c", check], check=True, capture_output=True, **user.switch())
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return user
+    pytest.skip("no Python that an ordinary user can run together with Relay's files")

@@ -8,21 +8,18 @@ import pwd
 import shutil
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-import relay
 from relay.embedded import EmbeddedServer, NoUsableAccount
 from relay.embedded.account import SERVICE_ACCOUNTS, Account, account_for, closed_folder, lets_through, service_account
 from relay.embedded.programs import Programs, find_programs
-from tests.embedded.conftest import OtherUser, fetch, holder
+from tests.embedded.conftest import OtherUser, as_root, fetch, holder
 
 Make = Callable[..., EmbeddedServer]
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root changes to another account")
 READ_ANYWHERE = 1 << 2  # CAP_DAC_READ_SEARCH
 ACCESS_ANYWHERE = 1 << 1  # CAP_DAC_OVERRIDE
 # What Docker leaves to root in a container unless it is told otherwise.
@@ -148,30 +145,6 @@ def test_a_database_of_root_s_is_refused_with_a_way_out(used: Path, make_server:
     subprocess.run(["chown", "-R", "0:0", used / "pg" / "r1"], check=True)
     with pytest.raises(NoUsableAccount, match=r"belongs to root.*chown -R"):
         make_server(used).start()
-
-
-def interpreters() -> Iterator[str]:
-    """Interpreters that an ordinary user may be able to run: the one of the tests may be in root's own folder."""
-    yield sys.executable
-    for name in ("python3.13", "python3.12", "python3.11", "python3"):
-        if (found := shutil.which(name, path="/usr/local/bin:/usr/bin")) is not None:
-            yield found
-
-
-@pytest.fixture
-def nobody() -> OtherUser:
-    """An ordinary user with an interpreter that it can run and Relay's code that it can read."""
-    entry = pwd.getpwnam("nobody")
-    packages = [Path(relay.__file__).parents[1], find_programs().folder.parents[2]]
-    check = "import sys, relay.embedded; sys.exit(sys.version_info < (3, 11))"
-    for python in interpreters():
-        user = OtherUser(entry.pw_uid, entry.pw_gid, python, packages)
-        try:
-            subprocess.run([python, "-c", check], check=True, capture_output=True, **user.switch())
-        except (OSError, subprocess.CalledProcessError):
-            continue
-        return user
-    pytest.skip("no Python that an ordinary user can run together with Relay's files")
 
 
 @as_root

@@ -57,6 +57,10 @@ class EmbeddedReplicas:
         self._patience = {name: Patience() for name in self._names}
         self._watch_at = 0.0
 
+    def superuser_dsn(self, name: str) -> str:
+        """The address of one server for its superuser: for tests and repairs. Raises `EmbeddedFault` unless started."""
+        return self._server(name).superuser_dsn
+
     def start(self, on_progress: Callable[[str], None] = silently, *, give_up: threading.Event | None = None) -> None:
         """Bring all of them up, and return when the primary takes writes; `on_progress` is told what takes time.
 
