@@ -14,6 +14,7 @@ import pytest
 from relay.api import readiness
 from relay.store.health import DISPATCHER, GATEWAY, Health
 from tests.api.world import World, new_id
+from tests.support.quorum import barrier_of_one
 from tests.support.world import real_ambient
 
 
@@ -168,9 +169,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def asked(counting: Counting, clock: Clock) -> readiness.Readiness:
+def asked(world: World, counting: Counting, clock: Clock) -> readiness.Readiness:
     ambient = replace(real_ambient(), monotonic=clock)
-    return readiness.Readiness(health=counting, ambient=ambient, late_seconds=60.0)
+    return readiness.Readiness(
+        health=counting, barrier=barrier_of_one(world.database), ambient=ambient, late_seconds=60.0
+    )
 
 
 async def test_many_who_ask_at_once_are_answered_from_one_round(asked: readiness.Readiness, counting: Counting) -> None:

@@ -98,12 +98,31 @@ async def test_an_event_is_accepted_at_the_moment_of_its_confirmation(world: Wor
     assert at_ms["accepted"] >= at_ms["receipt_assigned"]
 
 
-async def test_an_event_that_was_never_confirmed_was_not_accepted(world: World) -> None:
-    await world.create()
+async def test_a_void_event_shows_up_nowhere(world: World) -> None:
+    endpoint = await world.create()
     accepted = await world.post_event()
     await world.sql("update deliveries set status = 'void'")
-    told_of = {what for _, what in told(await receipt(world, accepted))}
-    assert told_of.isdisjoint({"confirmed", "accepted"})
+    await world.sql("update receipts set void_at = now()")
+    receipt_id, delivery_id = accepted["receipt_id"], accepted["deliveries"][0]["id"]
+    for path in (
+        f"/v1/receipts/{receipt_id}",
+        f"/v1/receipts/{receipt_id}/payload",
+        f"/v1/receipts/{receipt_id}/wait?timeout=0",
+        f"/v1/deliveries/{delivery_id}",
+    ):
+        assert (await world.get(path)).status == 404, path
+    for path in (
+        "/v1/receipts",
+        "/v1/receipts?state=open",
+        "/v1/receipts?type=invoice.paid",
+        f"/v1/receipts?event_id={accepted['event_id']}",
+        f"/v1/receipts?consumer={endpoint['name']}",
+        f"/v1/endpoints/{endpoint['id']}/deliveries",
+        "/v1/dead-letters",
+    ):
+        assert (await world.get(path)).json()["data"] == [], path
+    assert (await world.send("POST", f"/v1/receipts/{receipt_id}/redrive")).status == 404
+    assert (await world.send("POST", f"/v1/deliveries/{delivery_id}/redrive")).status == 404
 
 
 async def test_a_delivered_receipt_is_closed_and_tells_its_story(world: World) -> None:

@@ -27,7 +27,7 @@ from relay.domain.delivery import ClaimedDelivery, DeadReason, DeliveryMove
 from relay.domain.egress import EgressPolicy
 from relay.domain.outcome import OutcomeClass
 from relay.domain.sending import Phases
-from relay.gateway import Durability, IngestLimits, create_gateway
+from relay.gateway import IngestLimits, create_gateway
 from relay.store.database import Database
 from relay.store.dead_letters import DeadLetters
 from relay.store.endpoints import Destinations, Endpoints
@@ -41,6 +41,7 @@ from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupSender
 from relay.web.serving import by_path
 from tests.support.asgi import Reply, call
+from tests.support.quorum import barrier_of_one
 from tests.support.world import Ear, real_ambient
 
 JSON = ("Content-Type", "application/json")
@@ -142,13 +143,14 @@ class World:
         destinations = Destinations(database, vault, default_retry=DEFAULT)
         receipts, wakeups = Watched(database), Counted(database)
         queue, health = Queue(database, database), Health(database)
+        barrier = barrier_of_one(database)
         gateway = create_gateway(
             journal=Journal(database, key_retention_seconds=86_400.0),
             endpoints=endpoints,
             wakeups=wakeups,
             ambient=ambient,
             emit=ear,
-            durability=Durability(1, 1),
+            barrier=barrier,
             limits=IngestLimits(MAX_BODY_BYTES, 4 * MAX_BODY_BYTES),
         )
         api = create_api(
@@ -161,6 +163,7 @@ class World:
                 redrives=Redrives(database, entropy=ambient.entropy, key_retention_seconds=86_400.0),
                 queue=queue,
                 health=health,
+                barrier=barrier,
                 ambient=ambient,
                 emit=ear,
                 egress=EgressPolicy(),

@@ -11,10 +11,10 @@ import pytest
 
 from relay.domain.envelope import Envelope, JournalPosition
 from relay.domain.routing import Rule, RuleSet
-from relay.gateway.answers import Durability
 from relay.gateway.groups import MOST_BYTES, MOST_ROWS, REUSED, Group, take_group, verdicts
 from relay.gateway.routes import Routes
 from relay.gateway.submission import Line, Outcome, Replayed, Stored, Submission
+from relay.store.barrier import Durability
 from relay.store.endpoints import Snapshot
 from relay.store.journal import Appended, AppendResult, Versions
 from tests.gateway.world import TENANT, new_id

@@ -20,8 +20,10 @@ from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.secret import Secret
-from relay.gateway import Durability, Gateway, IngestLimits, create_gateway
-from relay.store.database import Database
+from relay.gateway import Gateway, IngestLimits, create_gateway
+from relay.store.barrier import NAME as BARRIER
+from relay.store.barrier import Barrier
+from relay.store.database import Commits, Database
 from relay.store.endpoints import Endpoints
 from relay.store.journal import Journal
 from relay.store.receipts import Receipts
@@ -66,28 +68,41 @@ class World:
     endpoints: Endpoints
     receipts: Receipts
     ear: Ear
+    barrier: Barrier
 
     @classmethod
     @asynccontextmanager
     async def over(
-        cls, dsn: str, *, most_waiting: int = 10_000, ambient: Ambient | None = None, within: float | None = None
+        cls,
+        dsn: str,
+        *,
+        most_waiting: int = 10_000,
+        ambient: Ambient | None = None,
+        within: float | None = None,
+        quorum: int = 1,
     ) -> AsyncIterator[World]:
         """A gateway of its own over that database, drained in the end."""
         database = await Database.connect(dsn, name="relay-tests", size=4, within=within)
         endpoints, ear = Endpoints(database, Vault([new_key()])), Ear()
+        waiting = await Database.connect(dsn, name=BARRIER, size=1, commits=Commits.AS_SERVER_SAYS, within=4.0)
+        barrier = Barrier(waiting, quorum=quorum, seconds=0.25, ambient=ambient or real_ambient(), emit=ear)
+        await barrier.check()
         gateway = create_gateway(
             journal=Journal(database, key_retention_seconds=86_400.0),
             endpoints=endpoints,
             wakeups=WakeupSender(database),
             ambient=ambient or real_ambient(),
             emit=ear,
-            durability=Durability(1, 1),
+            barrier=barrier,
             limits=IngestLimits(MAX_PAYLOAD_BYTES, MAX_BATCH_BYTES, most_waiting),
         )
         try:
-            yield cls(dsn, database, gateway, endpoints, Receipts(database), ear)
+            async with barrier.running():
+                yield cls(dsn, database, gateway, endpoints, Receipts(database), ear, barrier)
+                await gateway.drain(5.0)
         finally:
             await gateway.drain(5.0)
+            await waiting.close()
             await database.close()
 
     async def request(

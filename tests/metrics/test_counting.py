@@ -118,6 +118,8 @@ def test_every_kind_of_happening_is_counted_or_listed_as_not_counted() -> None:
 def test_what_is_not_counted_moves_nothing(process: t.Process, kind: type[t.Happening]) -> None:
     example: dict[type[t.Happening], t.Happening] = {
         t.EventsAccepted: t.EventsAccepted(1, 2, 1),
+        t.QuorumLost: t.QuorumLost("no standby confirms"),
+        t.QuorumRegained: t.QuorumRegained(1.5),
         t.DeliveriesClaimed: t.DeliveriesClaimed(1, 1, 0.1),
         t.SendsFailedHere: t.SendsFailedHere(3, "billing", "Too many open files"),
         t.BreakerMoved: t.BreakerMoved("billing", BreakerState.OPEN, 1),

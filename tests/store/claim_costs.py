@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from relay.embedded import EmbeddedServer
-from relay.store.database import Database
+from relay.store.database import Commits, Database
 from relay.store.health import Health
 from relay.store.migrate import migrate
 from relay.store.queue import FIRST_LANE, Queue
@@ -55,7 +55,7 @@ async def filled(server: EmbeddedServer, name: str, shape: Shape) -> AsyncIterat
     await host.run(f"create database {name}")
     dsn = host.dsn(name)
     database = await Database.connect(dsn, name="costs", size=2)
-    claims = await Database.connect(dsn, name="costs", size=1, lazy_commits=True)
+    claims = await Database.connect(dsn, name="costs", size=1, commits=Commits.LAZY)
     try:
         await migrate(database)
         async with database.connection() as connection:

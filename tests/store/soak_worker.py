@@ -13,7 +13,7 @@ import time
 import uvloop
 
 from relay.domain.delivery import DeliveryMove
-from relay.store.database import Database
+from relay.store.database import Commits, Database
 from relay.store.health import Health
 from relay.store.journal import AppendResult
 from relay.store.queue import FIRST_LANE
@@ -78,7 +78,7 @@ async def deliver(world: World, claims: Database, seconds: float) -> int:
 async def main(role: str, dsn: str, seconds: float) -> None:
     """Play the role and print the count."""
     database = await Database.connect(dsn, name=f"soak-{role}", size=2)
-    claims = await Database.connect(dsn, name=f"soak-{role}", size=1, lazy_commits=True)
+    claims = await Database.connect(dsn, name=f"soak-{role}", size=1, commits=Commits.LAZY)
     world = World.over(database)
     count = await (append(world, seconds) if role == "append" else deliver(world, claims, seconds))
     await claims.close()

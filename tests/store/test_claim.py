@@ -13,7 +13,7 @@ import pytest
 from relay.domain.delivery import ClaimedDelivery, DeliveryMove, DeliveryStatus
 from relay.domain.endpoint import EndpointConfig, EndpointState
 from relay.domain.secret import Secret
-from relay.store.database import Database
+from relay.store.database import Commits, Database
 from relay.store.queue import FIRST_LANE, Claim
 from tests.store.world import TENANT, World, attempt, event, lanes_of, new_id
 
@@ -177,7 +177,7 @@ async def test_rows_that_another_session_holds_are_passed_over_without_waiting(w
 
 async def claim_all(dsn: str, start: asyncio.Event, everyone_is_done: list[int], lanes: int) -> Counter[UUID]:
     """Claim, on a pool of its own, until nothing is left for anybody."""
-    database = await Database.connect(dsn, name="claimer", size=1, lazy_commits=True)
+    database = await Database.connect(dsn, name="claimer", size=1, commits=Commits.LAZY)
     world = World.over(database)
     claimed: Counter[UUID] = Counter()
     after = FIRST_LANE

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from relay.store import database as database_module
-from relay.store.database import Database
+from relay.store.database import Commits, Database
 from relay.store.faults import (
     CannotWrite,
     DataRefused,
@@ -432,12 +432,12 @@ async def test_a_session_is_told_what_every_statement_counts_on(world: World) ->
     async with world.database.connection() as connection:
         told = {name: await connection.fetchval(f"show {name}") for name in ("jit", "timezone", "enable_seqscan")}
         assert told == {"jit": "off", "timezone": "UTC", "enable_seqscan": "off"}
-        assert await connection.fetchval("show synchronous_commit") == "on"
+        assert await connection.fetchval("show synchronous_commit") == "local"
         assert await connection.fetchval("show idle_in_transaction_session_timeout") == "1min"
 
 
 async def test_only_a_pool_that_may_be_lazy_does_not_wait_for_the_disk(database_dsn: str) -> None:
-    database = await Database.connect(database_dsn, name="lazy", size=1, lazy_commits=True)
+    database = await Database.connect(database_dsn, name="lazy", size=1, commits=Commits.LAZY)
     async with database.connection() as connection:
         assert await connection.fetchval("show synchronous_commit") == "off"
     await database.close()

@@ -15,12 +15,13 @@ from tests.store.world import World
 
 STORE = SOURCE / "store"
 EVERY = list(statements.load().values())
-FUNCTIONS = {"append_events": "append_events", "record_outcomes": "record_outcomes"}
+FUNCTIONS = {name: name for name in ("append_events", "record_outcomes", "void_events")}
 
 # What becomes of a delivery that nobody has claimed. Everything else that changes deliveries comes after a claim.
 BEFORE_ANY_CLAIM = {
     "claim_due": "is the claim",
     "append_events": "makes the deliveries",
+    "void_events": "takes back what was not sent, and the lease with it",
     "bury_removed": "takes only what is pending",
     "redrive_deliveries": "leaves alone what is held under a lease",
     "owe_anew": "makes the deliveries of what had none",

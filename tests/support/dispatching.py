@@ -24,7 +24,7 @@ from relay.domain.envelope import Envelope
 from relay.domain.secret import Secret
 from relay.domain.telemetry import Happening, Listener
 from relay.sender import HttpSender, SendLimits
-from relay.store.database import Database
+from relay.store.database import Commits, Database
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
 from relay.store.journal import Addition, Journal
@@ -113,7 +113,7 @@ class House:
         self, tuning: Tuning = TUNING, *, policy: EgressPolicy = OPEN, emit: Listener | None = None
     ) -> AsyncIterator[Running]:
         """A dispatcher that runs inside the block and is stopped in order at its end, if it is not stopped before."""
-        claims = await Database.connect(self.dsn, name="claims", size=1, lazy_commits=True)
+        claims = await Database.connect(self.dsn, name="claims", size=1, commits=Commits.LAZY)
         records = await Database.connect(self.dsn, name="records", size=3)
         world = real_ambient()
         stop = asyncio.Event()

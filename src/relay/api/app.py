@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from relay.api import dead_letters, documentation, endpoints, health, page, receipts, redrives
+from relay.api.confirmed import Confirmed
 from relay.api.deps import ApiDeps
 from relay.api.json_route import plain
 from relay.api.readiness import Readiness
@@ -38,12 +39,15 @@ def create_api(deps: ApiDeps) -> FastAPI:
     """The application. It serves every path but those of the ingest, whose routes it describes."""
     app = _routed(deps.version)
     app.state.deps = deps
-    app.state.readiness = Readiness(health=deps.health, ambient=deps.ambient, late_seconds=deps.ready_late_seconds)
+    app.state.readiness = Readiness(
+        health=deps.health, barrier=deps.barrier, ambient=deps.ambient, late_seconds=deps.ready_late_seconds
+    )
     app.state.waiting = Waiting(receipts=deps.receipts, ambient=deps.ambient, is_draining=deps.is_draining)
     app.state.bodies = BodyReader(deps.max_body_bytes)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _framework_error)
     app.add_exception_handler(StoreUnavailable, _unavailable)
+    app.add_middleware(Confirmed, barrier=deps.barrier)
     app.add_middleware(Guard)
     # made now: it takes a tenth of a second, and the first call that looks something up in it would stand on the loop
     document = description(deps.version)

@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 from relay.domain.ambient import Ambient
 from relay.domain.egress import EgressPolicy
 from relay.domain.telemetry import Listener
+from relay.store.barrier import Barrier
 from relay.store.dead_letters import DeadLetters
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
@@ -57,6 +58,7 @@ class ApiDeps:
     redrives: Redrives
     queue: Queue
     health: Health
+    barrier: Barrier
     ambient: Ambient
     emit: Listener
     egress: EgressPolicy
@@ -69,6 +71,11 @@ class ApiDeps:
     exposition: Callable[[str], tuple[str, bytes]]
     is_draining: Callable[[], bool]
     version: str
+
+    @property
+    def confirmed_by_commit(self) -> bool:
+        """Whether an event is confirmed as soon as it is committed."""
+        return not self.barrier.standbys_needed
 
 
 def _deps(request: Request) -> ApiDeps:

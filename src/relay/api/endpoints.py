@@ -56,7 +56,9 @@ _NAMES_DRAWN = 5
 _BURIED_AT_ONCE = 500
 
 _UNKNOWN = problems(ErrorCode.NOT_FOUND)
+_CHANGE = problems(ErrorCode.NOT_FOUND, ErrorCode.JOURNAL_QUORUM)
 _BODY = (
+    ErrorCode.JOURNAL_QUORUM,
     ErrorCode.MALFORMED,
     ErrorCode.BODY_TIMEOUT,
     ErrorCode.OVERLOADED,
@@ -156,7 +158,7 @@ async def change_endpoint(endpoint_id: EndpointId, wanted: EndpointChange, deps:
         raise _name_taken() from None
 
 
-@router.delete("/{id}", status_code=204, responses=_UNKNOWN)
+@router.delete("/{id}", status_code=204, responses=_CHANGE)
 async def remove_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> Response:
     """Remove an endpoint. What it is still owed becomes dead letters, `endpoint_removed`."""
     if not await deps.endpoints.remove(tenant, endpoint_id):
@@ -164,7 +166,7 @@ async def remove_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -
     return Response(status_code=204, background=BackgroundTask(_bury_removed, deps.queue, deps.emit))
 
 
-@router.post("/{id}/pause", responses=_UNKNOWN)
+@router.post("/{id}/pause", responses=_CHANGE)
 async def pause_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
     """Pause an endpoint. Its deliveries are held until it is resumed; new events still match it.
 
@@ -173,7 +175,7 @@ async def pause_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) ->
     return _shown(await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.PAUSED))
 
 
-@router.post("/{id}/resume", responses=_UNKNOWN)
+@router.post("/{id}/resume", responses=_CHANGE)
 async def resume_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
     """Resume an endpoint. Its deliveries go again, whether a person paused it or a 410 disabled it."""
     return _shown(await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.ACTIVE))
@@ -184,7 +186,7 @@ async def resume_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -
     status_code=202,
     response_class=Response,
     responses={
-        **problems(ErrorCode.NOT_FOUND, ErrorCode.OVERLOADED, ErrorCode.DRAINING),
+        **problems(ErrorCode.NOT_FOUND, ErrorCode.OVERLOADED, ErrorCode.DRAINING, ErrorCode.JOURNAL_QUORUM),
         202: {"description": "The test event is durable.", "content": {"application/json": {"schema": ACCEPTED}}},
     },
 )
@@ -197,7 +199,7 @@ async def send_test_event(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -
     return Response(answer.body, answer.status, media_type=answer.media_type.decode())
 
 
-@router.post("/{id}/rotate-secret", responses=_UNKNOWN)
+@router.post("/{id}/rotate-secret", responses=_CHANGE)
 async def rotate_secret(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> SecretRotated:
     """Rotate an endpoint's secret. Until the old one expires, requests are signed with both."""
     secret = new_secret(deps.ambient.entropy(SECRET_ENTROPY_BYTES))

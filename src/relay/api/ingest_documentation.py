@@ -99,6 +99,7 @@ _REFUSALS = (
     ErrorCode.UNSTORABLE,
     ErrorCode.OVERLOADED,
     ErrorCode.DRAINING,
+    ErrorCode.JOURNAL_QUORUM,
 )
 
 _OF_ONE_EVENT = (ErrorCode.TYPE_MISSING, ErrorCode.IDEMPOTENCY_KEY_REUSED, ErrorCode.UNSTORABLE)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 
 from relay.domain.ambient import Ambient
+from relay.store.barrier import Barrier
 from relay.store.faults import CannotWrite, StoreUnavailable
 from relay.store.health import DISPATCHER, Health
 
@@ -31,8 +32,9 @@ OK = "ok"
 class Readiness:
     """The checks of one process. `late_seconds` is how late the oldest due delivery may be."""
 
-    def __init__(self, *, health: Health, ambient: Ambient, late_seconds: float) -> None:
+    def __init__(self, *, health: Health, barrier: Barrier, ambient: Ambient, late_seconds: float) -> None:
         self._health = health
+        self._barrier = barrier
         self._ambient = ambient
         self._late_seconds = late_seconds
         self._round: asyncio.Task[Mapping[str, str]] | None = None
@@ -48,18 +50,27 @@ class Readiness:
     async def _check(self) -> Mapping[str, str]:
         began = self._ambient.monotonic()
         try:
-            database, dispatcher, queue = await asyncio.gather(
-                _checked(self._database()), _checked(self._dispatcher()), _checked(self._queue())
+            database, journal, dispatcher, queue = await asyncio.gather(
+                _checked(self._database()),
+                _checked(self._journal()),
+                _checked(self._dispatcher()),
+                _checked(self._queue()),
             )
         finally:
             ended = self._ambient.monotonic()
             self._good_until = ended + min(max(REST_SECONDS, REST * (ended - began)), LONGEST_REST_SECONDS)
-        # a quorum of one: the journal is there when its database is
-        return {"database": database, "journal": database, "dispatcher": dispatcher, "queue": queue}
+        if journal == OK and not self._barrier.standbys_needed:
+            journal = database  # of a quorum of one, the journal is there when its database is
+        return {"database": database, "journal": journal, "dispatcher": dispatcher, "queue": queue}
 
     async def _database(self) -> str:
         await self._health.writes()
         return OK
+
+    async def _journal(self) -> str:
+        if await self._barrier.confirmed():
+            return OK
+        return self._barrier.missing or OK
 
     async def _dispatcher(self) -> str:
         ago = await self._health.seconds_since(DISPATCHER)

@@ -23,8 +23,12 @@ WAITS_FOR_RETRY = "retry"
 WAITS_FOR_ACK = "ack"
 
 
-def show_receipt(view: ReceiptView) -> ReceiptShown:
-    """The receipt with its deliveries and its story."""
+def show_receipt(view: ReceiptView, *, confirmed_by_commit: bool) -> ReceiptShown:
+    """The receipt with its deliveries and its story.
+
+    Where several machines have to confirm an event, the moment at which they had is written down nowhere (it would be a
+    second write for each event), and the story leaves it out.
+    """
     return ReceiptShown(
         receipt_id=ids.write(ids.RECEIPT, view.id),
         event_id=view.event_id,
@@ -44,12 +48,10 @@ def show_receipt(view: ReceiptView) -> ReceiptShown:
         closed_at=instants.write_optional(view.closed_at),
         delivery_count=view.expected,
         discarded=view.discarded,
-        deliveries=[
-            DeliveryShown(**_shared(each), attempts=each.attempts) for each in view.deliveries if is_shown(each)
-        ],
+        deliveries=[DeliveryShown(**_shared(each), attempts=each.attempts) for each in view.deliveries],
         timeline=[
             Moment(boundary=entry.boundary, what=entry.what, at_ms=round(entry.at_ms, 3), consumer=entry.consumer)
-            for entry in receipt.timeline(view.received_at, _moments(view))
+            for entry in receipt.timeline(view.received_at, _moments(view, confirmed_by_commit=confirmed_by_commit))
         ],
     )
 
@@ -67,11 +69,6 @@ def show_delivery(view: DeliveryView, attempts: Iterable[AttemptView]) -> Delive
 def list_delivery(view: DeliveryView) -> DeliveryListed:
     """One delivery without its attempts."""
     return DeliveryListed(**_shared(view), attempts=view.attempts, receipt_id=ids.write(ids.RECEIPT, view.receipt_id))
-
-
-def is_shown(view: DeliveryView) -> bool:
-    """Whether users see it: nobody was told yes about a void one's event."""
-    return view.status is not DeliveryStatus.VOID
 
 
 def waiting_for(view: DeliveryView) -> str | None:
@@ -118,11 +115,11 @@ def _shared(view: DeliveryView) -> dict[str, Any]:
     }
 
 
-def _moments(view: ReceiptView) -> Iterator[receipt.Moment]:
+def _moments(view: ReceiptView, *, confirmed_by_commit: bool) -> Iterator[receipt.Moment]:
     yield receipt.Moment(TimelineWhat.CHECKED, receipt.after(view.received_at, view.checked_us))
     yield receipt.Moment(TimelineWhat.RECEIPT_ASSIGNED, receipt.after(view.received_at, view.assigned_us))
     yield receipt.Moment(TimelineWhat.COMMITTED, view.committed_at)
-    if all(map(is_shown, view.deliveries)):
+    if confirmed_by_commit:
         # one copy is asked for, so the commit itself is the proof, and with the proof the 202 is due
         yield receipt.Moment(TimelineWhat.CONFIRMED, view.committed_at)
         yield receipt.Moment(TimelineWhat.ACCEPTED, view.committed_at)

@@ -16,7 +16,7 @@ from relay.api.documentation import operation_id
 from relay.api.filters import WantedReceipts, known_consumer
 from relay.api.problem_documentation import LISTED, problems
 from relay.api.receipt_models import DeliveryDetail, ReceiptPage, ReceiptShown
-from relay.api.receipt_views import is_shown, show_delivery, show_receipt
+from relay.api.receipt_views import show_delivery, show_receipt
 from relay.api.requests import Cursor, DeliveryId, Limit, ReceiptId, no_such, only_known_parameters
 from relay.api.waiting import Waiting
 from relay.domain import ids
@@ -58,7 +58,7 @@ async def list_receipts(
     async with known_consumer(deps, tenant, wanted.consumer):
         page = await deps.history.receipts(tenant, wanted, before=before, limit=limit)
     return ReceiptPage(
-        data=[show_receipt(receipt) for receipt in page.items],
+        data=[show_receipt(receipt, confirmed_by_commit=deps.confirmed_by_commit) for receipt in page.items],
         next_cursor=None if page.next is None else listing.write_cursor(page.next),
     )
 
@@ -77,7 +77,7 @@ async def get_receipt(receipt_id: ReceiptId, deps: Deps, tenant: Tenant) -> Rece
     receipt = await deps.receipts.get(tenant, receipt_id)
     if receipt is None:
         raise no_such("receipt")
-    return show_receipt(receipt)
+    return show_receipt(receipt, confirmed_by_commit=deps.confirmed_by_commit)
 
 
 @router.get(
@@ -95,7 +95,7 @@ async def wait_for_receipt(
         receipt = await deps.receipts.get(tenant, receipt_id)
     if receipt is None:
         raise no_such("receipt")
-    return show_receipt(receipt)
+    return show_receipt(receipt, confirmed_by_commit=deps.confirmed_by_commit)
 
 
 async def _until_closed(request: Request, receipt: UUID, seconds: float) -> None:
@@ -135,6 +135,6 @@ async def get_payload(receipt_id: ReceiptId, deps: Deps, tenant: Tenant) -> Resp
 async def get_delivery(delivery_id: DeliveryId, deps: Deps, tenant: Tenant) -> DeliveryDetail:
     """Show one delivery with every attempt."""
     delivery = await deps.receipts.delivery(tenant, delivery_id)
-    if delivery is None or not is_shown(delivery):
+    if delivery is None:
         raise no_such("delivery")
     return show_delivery(delivery, await deps.receipts.attempts(delivery))

@@ -74,7 +74,7 @@ _ALL = DeadLettersWanted()
 
 
 def _answers(shape: type[BaseModel], *codes: ErrorCode) -> Responses:
-    return {ACCEPTED: {"model": shape, "headers": REPLAY}, **problems(*codes)}
+    return {ACCEPTED: {"model": shape, "headers": REPLAY}, **problems(*codes, ErrorCode.JOURNAL_QUORUM)}
 
 
 def _read_key(

@@ -36,7 +36,7 @@ from relay.domain.telemetry import Broadcast, Process
 from relay.metrics.lines import log_listener
 from relay.sender import HttpSender, NoAuthorities, SendLimits
 from relay.settings import Settings
-from relay.store.database import Database
+from relay.store.database import Commits, Database
 from relay.store.endpoints import Destinations
 from relay.store.health import Health
 from relay.store.queue import Queue
@@ -118,6 +118,8 @@ def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:
         max_payload_bytes=settings.max_payload_bytes,
         heartbeat_seconds=settings.heartbeat_secs,
         drain_seconds=drain_seconds,
+        quorum=settings.journal_quorum,
+        quorum_seconds=settings.journal_timeout_ms / 1000,
     )
 
 
@@ -147,7 +149,7 @@ async def _pools(installation: Installation, settings: Settings) -> AsyncIterato
     """The pools of one process, `RELAY_DATABASE_POOL` connections together."""
     left = settings.database_pool - _LISTENING - _CLAIMING - _HOUSEKEEPING
     async with (
-        installation.database(f"{NAME} claims", _CLAIMING, lazy_commits=True) as claims,
+        installation.database(f"{NAME} claims", _CLAIMING, commits=Commits.LAZY) as claims,
         installation.database(f"{NAME} records", left) as records,
         installation.database(f"{NAME} housekeeping", _HOUSEKEEPING) as housekeeping,
     ):

@@ -20,7 +20,7 @@ from relay.api import ApiDeps, EndpointLimits, create_api
 from relay.app.ambience import ambient
 from relay.app.connections import check_connections, of_crew
 from relay.app.egress import policy_of
-from relay.app.installation import Installation, away, check_ready, find
+from relay.app.installation import Installation, away, check_quorum, check_ready, find
 from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
 from relay.app.roles import LAST_APPENDS_SECONDS, Role
@@ -29,12 +29,14 @@ from relay.app.work import Work
 from relay.app.worker import main
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import Broadcast, Listener, Process, ProcessDraining, ProcessStarted, ProcessStopped
-from relay.gateway import APPEND_SECONDS, Durability, Gateway, IngestLimits, create_gateway
+from relay.gateway import APPEND_SECONDS, Gateway, IngestLimits, create_gateway
 from relay.metrics import Metrics
 from relay.metrics.lines import log_listener
 from relay.settings import Settings
 from relay.settings.reading import LEASE_MARGIN_SECS
-from relay.store.database import Database
+from relay.store.barrier import NAME as BARRIER
+from relay.store.barrier import Barrier
+from relay.store.database import Commits, Database
 from relay.store.dead_letters import DeadLetters
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.faults import StoreUnavailable
@@ -50,8 +52,9 @@ from relay.web.serving import by_path
 
 NAME = "relay gateway"
 
-_APPENDING, _WAKING, _CHECKING = 2, 1, 1
-"""Connections for the append in flight and the reading of the rules, for wake-ups, and for readiness. What is left of
+_APPENDING, _WAKING, _CHECKING, _BARRIER = 2, 1, 1, 1
+"""Connections for the append in flight and the reading of the rules, for wake-ups, for readiness, and for the barrier
+where a quorum is asked for, which hangs for as long as there is none. What is left of
 `RELAY_DATABASE_POOL` is the API's, so that no reader of receipts can make an event wait or this process look ill."""
 
 API_SECONDS = 8.0
@@ -60,14 +63,13 @@ API_SECONDS = 8.0
 API_BODY_BYTES = 1024 * 1024
 """The largest body of a call to the API; an endpoint with everything that it may have is a tenth of that."""
 
-JOURNAL_OF_ONE = Durability(confirmed=1, of=1)
-
 
 @dataclass(frozen=True, slots=True)
 class _Pools:
     appends: Database
     wakeups: Database
     checks: Database
+    barrier: Database
     api: Database
 
 
@@ -81,8 +83,13 @@ async def run_gateway(work: Work) -> None:
         await check_connections(pools.api, of_crew(work.settings), work.settings)
         with numbers_of(Process.GATEWAY, work) as metrics:
             emit = Broadcast((metrics.listener, log_listener()))
-            gateway = _gateway(work.settings, pools, vault, world, emit)
-            await _serve(work, gateway, create_api(_deps(work, pools, vault, metrics, gateway, emit)), emit)
+            barrier = _barrier(work.settings, pools, world, emit)
+            await check_quorum(barrier.check)
+            async with barrier.running():
+                gateway = _gateway(work.settings, pools, vault, world, barrier, emit)
+                await _serve(
+                    work, gateway, create_api(_deps(work, pools, vault, metrics, gateway, barrier, emit)), emit
+                )
 
 
 async def _serve(work: Work, gateway: Gateway, api: ASGIApp, emit: Listener) -> None:
@@ -113,19 +120,34 @@ async def _tell_of_drain(stop: asyncio.Event, emit: Listener) -> None:
     emit(ProcessDraining(Process.GATEWAY))
 
 
-def _gateway(settings: Settings, pools: _Pools, vault: Vault, world: Ambient, emit: Listener) -> Gateway:
+def _barrier(settings: Settings, pools: _Pools, world: Ambient, emit: Listener) -> Barrier:
+    seconds = settings.journal_timeout_ms / 1000
+    return Barrier(pools.barrier, quorum=settings.journal_quorum, seconds=seconds, ambient=world, emit=emit)
+
+
+def _gateway(
+    settings: Settings, pools: _Pools, vault: Vault, world: Ambient, barrier: Barrier, emit: Listener
+) -> Gateway:
     return create_gateway(
         journal=Journal(pools.appends, key_retention_seconds=settings.idempotency_retention_secs),
         endpoints=Endpoints(pools.appends, vault),
         wakeups=WakeupSender(pools.wakeups),
         ambient=world,
         emit=emit,
-        durability=JOURNAL_OF_ONE,
+        barrier=barrier,
         limits=IngestLimits(settings.max_payload_bytes, settings.max_batch_bytes),
     )
 
 
-def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, gateway: Gateway, emit: Listener) -> ApiDeps:
+def _deps(
+    work: Work,
+    pools: _Pools,
+    vault: Vault,
+    metrics: Metrics,
+    gateway: Gateway,
+    barrier: Barrier,
+    emit: Listener,
+) -> ApiDeps:
     settings = work.settings
     return ApiDeps(
         endpoints=Endpoints(pools.api, vault),
@@ -140,6 +162,7 @@ def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, gateway: Ga
         ),
         queue=Queue(pools.api, pools.api),
         health=Health(pools.checks),
+        barrier=barrier,
         ambient=gateway.ambient,
         emit=emit,
         egress=policy_of(settings),
@@ -162,14 +185,15 @@ def _deps(work: Work, pools: _Pools, vault: Vault, metrics: Metrics, gateway: Ga
 @asynccontextmanager
 async def _pools(installation: Installation, settings: Settings) -> AsyncIterator[_Pools]:
     """The pools of one process, `RELAY_DATABASE_POOL` connections together."""
-    left = settings.database_pool - _APPENDING - _WAKING - _CHECKING
+    left = settings.database_pool - _APPENDING - _WAKING - _CHECKING - _BARRIER
     async with (
         installation.database(f"{NAME} appends", _APPENDING, within=APPEND_SECONDS) as appends,
-        installation.database(f"{NAME} wake-ups", _WAKING, lazy_commits=True, within=APPEND_SECONDS) as wakeups,
+        installation.database(f"{NAME} wake-ups", _WAKING, commits=Commits.LAZY, within=APPEND_SECONDS) as wakeups,
         installation.database(f"{NAME} checks", _CHECKING, within=API_SECONDS) as checks,
+        installation.database(BARRIER, _BARRIER, commits=Commits.AS_SERVER_SAYS, within=APPEND_SECONDS) as barrier,
         installation.database(f"{NAME} api", left, within=API_SECONDS) as api,
     ):
-        yield _Pools(appends, wakeups, checks, api)
+        yield _Pools(appends, wakeups, checks, barrier, api)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +19,14 @@ from relay.domain.secret import Secret
 from relay.embedded import EmbeddedFault, running_dsn
 from relay.embedded.files import settle
 from relay.settings import Settings, check_database
-from relay.store.database import Database
+from relay.store.database import Commits, Database
 from relay.store.faults import (
     HostUnknown,
     LoginRefused,
     NoSuchDatabase,
     NotMigrated,
     NotPermitted,
+    QuorumNotPromised,
     StoreFull,
     StoreUnavailable,
 )
@@ -63,24 +64,24 @@ class Installation:
         except InvalidKey as fault:
             raise CannotRun(str(fault)) from fault
 
-    async def open(self, name: str, size: int, *, lazy_commits: bool = False, within: float | None = None) -> Database:
+    async def open(
+        self, name: str, size: int, *, commits: Commits = Commits.HERE, within: float | None = None
+    ) -> Database:
         """A pool of at most `size` connections called `name`, and `within` seconds for each work with one.
 
         Raises `CannotRun` if the database does not answer.
         """
         try:
-            return await Database.connect(
-                self.dsn.expose(), name=name, size=size, lazy_commits=lazy_commits, within=within
-            )
+            return await Database.connect(self.dsn.expose(), name=name, size=size, commits=commits, within=within)
         except StoreUnavailable as fault:
             raise away(fault) from fault
 
     @asynccontextmanager
     async def database(
-        self, name: str, size: int, *, lazy_commits: bool = False, within: float | None = None
+        self, name: str, size: int, *, commits: Commits = Commits.HERE, within: float | None = None
     ) -> AsyncIterator[Database]:
         """The same pool, closed at the end of the block."""
-        database = await self.open(name, size, lazy_commits=lazy_commits, within=within)
+        database = await self.open(name, size, commits=commits, within=within)
         try:
             yield database
         finally:
@@ -120,6 +121,16 @@ async def check_ready(database: Database, vault: Vault) -> None:
         await agree_on_keys(database, vault)
     except (NotMigrated, OtherKeys) as fault:
         raise CannotRun(str(fault)) from fault
+    except StoreUnavailable as fault:
+        raise away(fault) from fault
+
+
+async def check_quorum(check: Callable[[], Awaitable[None]]) -> None:
+    """Raises `CannotRun` if the server is not set to confirm the quorum that is asked for."""
+    try:
+        await check()
+    except QuorumNotPromised as fault:
+        raise CannotRun(f"RELAY_JOURNAL_QUORUM cannot be kept: {fault}") from fault
     except StoreUnavailable as fault:
         raise away(fault) from fault
 

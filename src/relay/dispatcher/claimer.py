@@ -1,34 +1,27 @@
 """The claimer: takes what is due, a little ahead of what can be sent.
 
 Owns the cursor over the lanes and the pace. Which rows a claim takes is the store's statement; what is done with them
-the launcher's. Invariant: a claim is asked for only when a wake-up, a permit, a due time or the poll calls for one, so
+`boarding`'s. Invariant: a claim is asked for only when a wake-up, a permit, a due time or the poll calls for one, so
 an idle dispatcher asks once per poll.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.dispatcher.alarm import Alarm
-from relay.dispatcher.directory import Address, Directory
-from relay.dispatcher.flights import Flight
-from relay.dispatcher.launcher import LOCAL_DELAY_SECONDS, Launcher
+from relay.dispatcher.boarding import Boarding
+from relay.dispatcher.flights import Flights
 from relay.dispatcher.recorder import Recorder
 from relay.domain import ids
 from relay.domain.ambient import Ambient
-from relay.domain.delivery import ClaimedDelivery
-from relay.domain.outcome import HandBackReason
 from relay.domain.telemetry import DeliveriesClaimed, Listener, Loop, LoopSucceeded, PermitsAwaited
 from relay.store.queue import FIRST_LANE, Claim, Queue
 
 PACE_SECONDS = 0.010
 """The shortest time between two claims of which the first was not full. Under load it makes claims of many rows from
 wake-ups for few; a fresh event in a quiet system does not wait for it."""
-
-UNUSABLE_DELAY_SECONDS = 30.0
-"""How long a delivery waits whose endpoint cannot be sent to at present."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +40,8 @@ class Claimer:
         self,
         *,
         queue: Queue,
-        directory: Directory,
-        launcher: Launcher,
+        boarding: Boarding,
+        flights: Flights,
         recorder: Recorder,
         alarm: Alarm,
         tuning: ClaimTuning,
@@ -56,9 +49,8 @@ class Claimer:
         emit: Listener,
     ) -> None:
         self._queue = queue
-        self._directory = directory
-        self._launcher = launcher
-        self._flights = launcher.flights
+        self._boarding = boarding
+        self._flights = flights
         self._recorder = recorder
         self._alarm = alarm
         self._tuning = tuning
@@ -77,7 +69,9 @@ class Claimer:
             self._after = claim.resume_after
             self._emit(LoopSucceeded(Loop.CLAIMER, len(claim.deliveries)))
             if claim.deliveries:
-                await self._board(claim, asked_at)
+                took = self._ambient.monotonic() - asked_at
+                self._emit(DeliveriesClaimed(len(claim.deliveries), _lanes(claim), took))
+                await self._boarding.board(claim, asked_at)
             if self._has_seen_every_lane_empty(claim):
                 await self._rest()
             elif len(claim.deliveries) < self._tuning.batch:
@@ -102,13 +96,8 @@ class Claimer:
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
-            self._give_up((await asking).deliveries, HandBackReason.DRAINING, 0.0)
+            self._boarding.give_up(await asking)
             raise
-
-    def _give_up(self, deliveries: Sequence[ClaimedDelivery], reason: HandBackReason, delay_seconds: float) -> None:
-        leases = [(delivery.id, delivery.lease_token) for delivery in deliveries]
-        if leases:
-            self._recorder.hand_back(leases, reason, delay_seconds)
 
     async def _claim(self) -> Claim:
         ambient = self._ambient
@@ -120,30 +109,6 @@ class Claimer:
             lease_seconds=self._tuning.lease_seconds,
             busy=self._flights.busy,
         )
-
-    async def _board(self, claim: Claim, asked_at: float) -> None:
-        claimed_at = self._ambient.monotonic()
-        self._emit(DeliveriesClaimed(len(claim.deliveries), _lanes(claim), claimed_at - asked_at))
-        try:
-            addresses = await self._directory.addresses(claim.deliveries)
-        except asyncio.CancelledError:
-            self._give_up(claim.deliveries, HandBackReason.DRAINING, 0.0)
-            raise
-        except Exception:
-            self._give_up(claim.deliveries, HandBackReason.LOCAL, LOCAL_DELAY_SECONDS)
-            raise
-        flights, unusable = [], []
-        for delivery in claim.deliveries:
-            address = addresses[delivery.endpoint_id]
-            if isinstance(address, Address):
-                lease_ends_at = asked_at + self._tuning.lease_seconds
-                flights.append(Flight(delivery, address, claimed_at, lease_ends_at))
-            else:
-                unusable.append((delivery.id, delivery.lease_token))
-        self._flights.board(flights)
-        if unusable:
-            self._recorder.hand_back(unusable, HandBackReason.LOCAL, UNUSABLE_DELAY_SECONDS)
-        self._launcher.launch()
 
     async def _rest(self) -> None:
         """Nothing is due in any lane: sleep until something may be."""

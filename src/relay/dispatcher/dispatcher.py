@@ -13,12 +13,14 @@ from typing import Any
 from uuid import UUID
 
 from relay.dispatcher.alarm import Alarm
+from relay.dispatcher.boarding import Boarding
 from relay.dispatcher.claimer import Claimer, ClaimTuning
 from relay.dispatcher.directory import Directory
 from relay.dispatcher.flights import Flight, Flights
 from relay.dispatcher.heartbeat import Heartbeat
 from relay.dispatcher.launcher import Landing, Launcher
 from relay.dispatcher.maintainer import Maintainer
+from relay.dispatcher.proof import Proofs
 from relay.dispatcher.pruner import Pruner
 from relay.dispatcher.reaper import Reaper
 from relay.dispatcher.recorder import Recorder
@@ -47,13 +49,17 @@ RECORD_GRACE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The dispatcher's numbers: `concurrency` sends at once, `drain_seconds` for sends under way when it stops."""
+    """The dispatcher's numbers: `concurrency` sends at once, `drain_seconds` for sends under way when it stops. Nothing
+    is sent before `quorum` machines have its event, for which a batch waits `quorum_seconds`.
+    """
 
     claim: ClaimTuning
     concurrency: int
     max_payload_bytes: int
     heartbeat_seconds: float
     drain_seconds: float
+    quorum: int = 1
+    quorum_seconds: float = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +112,25 @@ class Dispatcher:
         )
         self._sender = make_sender(self._landed)
         self._launcher.sender = self._sender
-        self._claimer = Claimer(
+        proofs = Proofs(
             queue=stores.queue,
+            quorum=tuning.quorum,
+            seconds=tuning.quorum_seconds,
+            ambient=ambient,
+            emit=emit,
+        )
+        boarding = Boarding(
+            proofs=proofs,
             directory=directory,
             launcher=self._launcher,
+            recorder=self._recorder,
+            lease_seconds=tuning.claim.lease_seconds,
+            ambient=ambient,
+        )
+        self._claimer = Claimer(
+            queue=stores.queue,
+            boarding=boarding,
+            flights=self._flights,
             recorder=self._recorder,
             alarm=self._alarm,
             tuning=tuning.claim,

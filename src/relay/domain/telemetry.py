@@ -109,6 +109,20 @@ class QuorumFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class QuorumLost:
+    """From now on nothing is accepted, because the quorum does not confirm the journal; `why` in words."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumRegained:
+    """The quorum confirms the journal again, after so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class DurabilityKnown:
     """How many of how many copies a 202 waits for from now on."""
 
@@ -380,6 +394,8 @@ Happening = (
     | IdempotentReplay
     | AppendCommitted
     | QuorumFailed
+    | QuorumLost
+    | QuorumRegained
     | DurabilityKnown
     | DeliveriesClaimed
     | AttemptsRecorded

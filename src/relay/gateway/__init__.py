@@ -5,8 +5,7 @@ commit. How the journal writes is the store's. Invariant: a 202 leaves only afte
 fan-out, and a refused request has stored nothing.
 """
 
-from relay.gateway.answers import Durability
 from relay.gateway.appender import APPEND_SECONDS
 from relay.gateway.gateway import Gateway, IngestLimits, create_gateway
 
-__all__ = ["APPEND_SECONDS", "Durability", "Gateway", "IngestLimits", "create_gateway"]
+__all__ = ["APPEND_SECONDS", "Gateway", "IngestLimits", "create_gateway"]

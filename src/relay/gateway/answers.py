@@ -8,7 +8,6 @@ the first answer's, byte for byte.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -17,18 +16,11 @@ import msgspec
 from relay.domain import ids
 from relay.domain.envelope import Envelope
 from relay.domain.routing import Rule
+from relay.store.barrier import Durability
 from relay.web import instants
 from relay.web.answers import JSON, Answer
 
 REPLAY = (b"relay-idempotent-replay", b"true")
-
-
-@dataclass(frozen=True, slots=True)
-class Durability:
-    """How many copies of how many a 202 waits for."""
-
-    confirmed: int
-    of: int
 
 
 def accepted(body: bytes) -> Answer:

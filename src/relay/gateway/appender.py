@@ -1,9 +1,10 @@
 """The group commit: what arrives while an append is under way shares the next one.
 
-Owns the events that wait and the one append in flight. What a group holds and what its senders are told is decided in
+Owns the events that wait and the one append in flight; groups wait for their quorum in `confirming`, beside the next
+append. What a group holds and what its senders are told is decided in
 `groups`; how it is written is the store's. Invariant: an event that was taken in is appended whatever becomes of its
-sender's connection, and its sender is told exactly once, after the append; what the database has against one event is
-told to that one's sender alone.
+sender's connection, and its sender is told exactly once, after the append and, where a quorum is asked for, its proof;
+what the database has against one event is told to that one's sender alone.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.domain.backoff import doubled
 from relay.domain.delivery import DeadReason
-from relay.domain.telemetry import AppendCommitted, DeadLettered, EventsAccepted, Listener
-from relay.gateway.answers import Durability
+from relay.domain.telemetry import AppendCommitted, DeadLettered, EventsAccepted, Listener, QuorumFailed
+from relay.gateway.confirming import MISSING, Confirming
 from relay.gateway.groups import NO_ENDPOINT, Group, Member, take_group, verdicts
 from relay.gateway.routes import Routes, Snapshots
 from relay.gateway.submission import Line, Outcome, Submission
 from relay.gateway.wakeups import Wakeups
+from relay.store.barrier import Barrier
 from relay.store.faults import DataRefused, StoreBusy, StoreRefused, StoreUnavailable
 from relay.store.journal import Appended, AppendResult, Journal, StaleSnapshot
 from relay.web.problems import ErrorCode, Problem
@@ -75,7 +77,7 @@ class Appender:
         wakeups: Wakeups,
         ambient: Ambient,
         emit: Listener,
-        durability: Durability,
+        barrier: Barrier,
         most_waiting: int,
     ) -> None:
         self._journal = journal
@@ -83,7 +85,8 @@ class Appender:
         self._wakeups = wakeups
         self._ambient = ambient
         self._emit = emit
-        self._durability = durability
+        self._barrier = barrier
+        self._confirming = Confirming(journal=journal, barrier=barrier, finish=self._finish, ambient=ambient, emit=emit)
         self._most_waiting = most_waiting
         self._line = Line()
         self._appending: asyncio.Task[None] | None = None
@@ -118,20 +121,25 @@ class Appender:
     async def drain(self, within: float) -> int:
         """Take nothing more and finish what was taken, for `within` seconds; answers how many were given up then."""
         self._draining = True
+        ends = self._ambient.monotonic() + within
         if self._appending is not None:
             _, unfinished = await asyncio.wait([self._appending], timeout=within)
             for task in unfinished:
                 task.cancel()
                 await asyncio.wait([task])
-        return self._abandoned
+        return self._abandoned + await self._confirming.drain(max(0.0, ends - self._ambient.monotonic()))
 
     def _refusal(self, count: int, size: int) -> Problem | None:
         """Why so many more events of so many bytes together are not taken, None if they are."""
         if self._draining:
             return DRAINING
+        if self._barrier.missing is not None:
+            self._emit(QuorumFailed(count))
+            return MISSING
         # the first are always taken, however large: what one request may have is checked before
         if self._line and (
-            len(self._line) + count > self._most_waiting or self._line.payload_bytes + size > MOST_WAITING_BYTES
+            len(self._line) + self._confirming.waiting + count > self._most_waiting
+            or self._line.payload_bytes + size > MOST_WAITING_BYTES
         ):
             return OVERLOADED
         return None
@@ -153,8 +161,11 @@ class Appender:
         group: Group | None = None
         try:
             await self._keep_away()
+            if self._barrier.missing is not None:
+                self._turn_away()
+                return
             routes = await self._snapshots.current()
-            group = take_group(self._line, routes, self._durability, self._ambient.entropy)
+            group = take_group(self._line, routes, self._barrier.durability, self._ambient.entropy)
             await self._append(routes, group)
             self._races_lost = 0
         except StaleSnapshot:
@@ -181,6 +192,13 @@ class Appender:
         except StoreRefused as fault:
             self._divide(group, fault)
         else:
+            self._confirm(group, appended)
+
+    def _confirm(self, group: Group, appended: Sequence[Appended]) -> None:
+        """Answer those whose events are durable by now, and have the others wait for their quorum."""
+        if self._barrier.standbys_needed:
+            self._confirming.take(group, appended)
+        else:
             self._finish(group, appended)
 
     def _concerned(self, group: Group | None) -> Sequence[Submission]:
@@ -192,6 +210,12 @@ class Appender:
         if self._races_lost:
             pause = doubled(FIRST_PAUSE_SECONDS, self._races_lost - 1, LONGEST_PAUSE_SECONDS)
             await self._ambient.sleep(pause * (1 - self._ambient.draw() / 2))
+
+    def _turn_away(self) -> None:
+        """Nothing is written while the quorum is missing: what waits would only become void."""
+        waiting = self._line.take(len(self._line))
+        self._emit(QuorumFailed(len(waiting)))
+        _settle(waiting, MISSING)
 
     def _try_again(self, submissions: Sequence[Submission], otherwise: Problem) -> None:
         """Put those back that have not been tried for too long; nothing of theirs was written."""
@@ -228,7 +252,7 @@ class Appender:
         new: list[Member] = []
         again: list[Submission] = []
         for member, result in zip(group.members, appended, strict=True):
-            if result.result is AppendResult.APPENDED:
+            if result.result is AppendResult.APPENDED or result.result is AppendResult.REVIVED:
                 new.append(member)
             for submission, outcome in verdicts(member, result):
                 if outcome is None:

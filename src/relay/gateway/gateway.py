@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp
 
 from relay.domain.ambient import Ambient
-from relay.domain.telemetry import DurabilityKnown, Listener
+from relay.domain.telemetry import Listener
 from relay.gateway import batch, ingest
-from relay.gateway.answers import Durability
 from relay.gateway.appender import MOST_WAITING, Appender
 from relay.gateway.batch import Batch
 from relay.gateway.ingest import Ingest
 from relay.gateway.routes import Snapshots
 from relay.gateway.trial import Trial
 from relay.gateway.wakeups import Wakeups
+from relay.store.barrier import Barrier
 from relay.store.endpoints import Endpoints
 from relay.store.journal import Journal
 from relay.store.wakeups import WakeupSender
@@ -68,14 +68,14 @@ def create_gateway(
     wakeups: WakeupSender,
     ambient: Ambient,
     emit: Listener,
-    durability: Durability,
+    barrier: Barrier,
     limits: IngestLimits,
 ) -> Gateway:
     """Wire a gateway.
 
-    `wakeups` wants a pool of its own or one with room beside the one append in flight.
+    `wakeups` wants a pool of its own or one with room beside the one append in flight. Whoever runs the gateway runs
+    the `barrier`, for longer.
     """
-    emit(DurabilityKnown(durability.confirmed, durability.of))
     snapshots = Snapshots(endpoints)
     waker = Wakeups(wakeups)
     appender = Appender(
@@ -84,7 +84,7 @@ def create_gateway(
         wakeups=waker,
         ambient=ambient,
         emit=emit,
-        durability=durability,
+        barrier=barrier,
         most_waiting=limits.waiting,
     )
     single = Ingest(appender=appender, ambient=ambient, emit=emit, max_body_bytes=limits.payload_bytes)

@@ -14,9 +14,9 @@ from typing import NamedTuple, assert_never
 
 from relay.domain import ids
 from relay.gateway import answers
-from relay.gateway.answers import Durability
 from relay.gateway.routes import Route, Routes
 from relay.gateway.submission import Line, Outcome, Replayed, Stored, Submission
+from relay.store.barrier import Durability
 from relay.store.journal import Addition, Appended, AppendResult, IdempotencyKey
 from relay.web.problems import ErrorCode, Problem
 
@@ -119,6 +119,9 @@ def verdicts(member: Member, appended: Appended) -> Iterator[tuple[Submission, O
     match appended.result:
         case AppendResult.APPENDED:
             body = b"%b%b%b" % (member.head, str(appended.position).encode(), member.tail)
+            yield leader, Stored(body)
+        case AppendResult.REVIVED:
+            body = appended.answer or b""
             yield leader, Stored(body)
         case AppendResult.REPLAYED:
             body = appended.answer or b""

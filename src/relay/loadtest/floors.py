@@ -24,7 +24,7 @@ from relay.domain.outcome import OutcomeClass
 from relay.domain.sending import OutboundRequest, Phases, SendFacts
 from relay.loadtest.backlog import new_id, payload
 from relay.sender import HttpSender, SendLimits
-from relay.store.database import Database
+from relay.store.database import Commits, Database
 from relay.store.queue import FIRST_LANE, Queue
 
 HEADERS = tuple((f"Relay-Filler-{place:02d}", "x" * 32) for place in range(14))
@@ -72,7 +72,7 @@ async def client(url: str, requests: int, in_flight: int, payload_bytes: int) ->
 
 async def queue(dsn: str, batch: int) -> None:
     """Claim and record until nothing is due."""
-    claims = await Database.connect(dsn, name="relay-floor", size=1, lazy_commits=True)
+    claims = await Database.connect(dsn, name="relay-floor", size=1, commits=Commits.LAZY)
     records = await Database.connect(dsn, name="relay-floor", size=1)
     store = Queue(claims, records)
     done, after, began = 0, FIRST_LANE, _Instant()

@@ -21,6 +21,8 @@ from relay.metrics.roster import Roster
 NOT_COUNTED: frozenset[type[t.Happening]] = frozenset(
     {
         t.EventsAccepted,  # counted where the batch is committed; what matched no rule, as a dead letter
+        t.QuorumLost,  # what it kept out is counted event by event
+        t.QuorumRegained,
         t.DeliveriesClaimed,
         t.SendsFailedHere,  # counted as deliveries handed back
         t.BreakerMoved,  # counted in the report: a breaker is the lane's, not the process's

@@ -55,6 +55,8 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     t.IdempotentReplay: DEBUG,
     t.AppendCommitted: DEBUG,
     t.QuorumFailed: WARNING,
+    t.QuorumLost: ERROR,
+    t.QuorumRegained: WARNING,
     t.DurabilityKnown: INFO,
     t.DeliveriesClaimed: DEBUG,
     t.AttemptsRecorded: DEBUG,  # its failures have lines of their own

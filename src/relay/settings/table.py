@@ -106,8 +106,8 @@ class Settings:
         "PostgreSQL 15 or newer. Several hosts with `target_session_attrs=read-write` follow a failover.",
     )
     database_pool: int = setting(
-        kinds.whole(5, 1000),
-        "8",
+        kinds.whole(6, 1000),
+        "9",
         "Database connections of each process, at most. Those of all workers must fit into the server's "
         "`max_connections`; the embedded server's follows from them.",
     )
@@ -152,10 +152,9 @@ class Settings:
         kinds.whole(1, 9),
         "1",
         "Servers that must hold an event before its 202, the primary included.",
-        force=Force.REFUSED,
     )
     journal_timeout_ms: int = setting(
-        kinds.whole(10, 60_000), "250", "How long an event may wait for its quorum before 503.", force=Force.NOT_YET
+        kinds.whole(50, 60_000), "250", "How long an event may wait for its quorum before 503."
     )
     ready_late_secs: float = setting(
         kinds.decimal(1, DAY), "60", "How late the oldest due delivery may be before `/readyz` says no."

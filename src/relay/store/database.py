@@ -11,6 +11,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from enum import Enum
 from typing import Literal
 
 import asyncpg
@@ -49,12 +50,21 @@ async def _keep(_: Connection) -> None:
     """
 
 
-class Database:
-    """A pool of connections to one database.
+class Commits(Enum):
+    """What a commit waits for. No commit that holds a lock waits for other machines: see `barrier`."""
 
-    `lazy_commits` lets a commit return before it is flushed (claims and wake-ups: losing one costs a duplicate, never
-    an event); everything else waits for the disk.
-    """
+    LAZY = "off"
+    """Nothing (claims and wake-ups: losing one costs a duplicate, never an event)."""
+
+    HERE = "local"
+    """The server's own disk."""
+
+    AS_SERVER_SAYS = None
+    """Whatever the server is set to wait for, which may be other machines."""
+
+
+class Database:
+    """A pool of connections to one database, whose commits wait for one thing."""
 
     def __init__(self, pool: asyncpg.Pool, within: float = WORK_SECONDS) -> None:
         self._pool = pool
@@ -62,7 +72,7 @@ class Database:
 
     @classmethod
     async def connect(
-        cls, dsn: str, *, name: str, size: int, lazy_commits: bool = False, within: float | None = None
+        cls, dsn: str, *, name: str, size: int, commits: Commits = Commits.HERE, within: float | None = None
     ) -> Database:
         """Open a pool of at most `size` connections that call themselves `name`. Raises `StoreUnavailable`.
 
@@ -70,8 +80,8 @@ class Database:
         """
         within = WORK_SECONDS if within is None else within
         settings = {**_SESSION, "application_name": name, "statement_timeout": str(math.ceil(within * 1000))}
-        if lazy_commits:
-            settings["synchronous_commit"] = "off"
+        if commits.value is not None:
+            settings["synchronous_commit"] = commits.value
         with faults.translated(), _readable_address():
             pool = await asyncpg.create_pool(
                 dsn,

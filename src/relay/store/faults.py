@@ -56,6 +56,10 @@ class DataRefused(StoreRefused):
     """A value itself is what no column takes (out of range, no character, too long): it will be refused each time."""
 
 
+class QuorumNotPromised(Exception):
+    """The server is set to confirm commits that fewer machines have than are asked for; the text says what to set."""
+
+
 class NotMigrated(Exception):
     """The database lacks migrations of this version of Relay; the text names the command to run."""
 

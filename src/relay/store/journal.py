@@ -1,7 +1,8 @@
 """The append: an event, its receipt, its key and its fan-out in one transaction and one round trip.
 
-Owns the group's shape and the answers. Routing and the wording of the 202 belong to the gateway. Invariant: either
-every event of a group that is `appended` is durable with its whole fan-out when `append` returns, or none is.
+Owns the group's shape and the answers, and the void, which takes events back that no quorum confirmed. Routing and the
+wording of the 202 belong to the gateway. Invariant: either every event of a group that is `appended` is on this
+server's disk with its whole fan-out when `append` returns, or none is.
 """
 
 from __future__ import annotations
@@ -57,17 +58,34 @@ class AppendResult(StrEnum):
     """What became of one event of a group."""
 
     APPENDED = "appended"
+    REVIVED = "revived"
+    """It was there and void, and counts from now on."""
     REPLAYED = "replayed"
     CONFLICT = "conflict"
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """`answer` is the first answer's exact bytes for a replay, else None. `position` is None only for a conflict."""
+    """`answer` is the first answer's exact bytes for a replay and a revival, else None; then `earlier` is that event's
+    receipt. `position` is None only for a conflict. `log_from` is a place in the log before the end of the append.
+    """
 
     result: AppendResult
     position: JournalPosition | None
     answer: bytes | None
+    earlier: UUID | None = None
+    log_from: int = 0
+
+
+class Voided(StrEnum):
+    """What became of an event that is to be void."""
+
+    VOID = "void"
+    """Nothing of it was sent, nor will be."""
+    CONFIRMED = "confirmed"
+    """It is on the quorum after all."""
+    UNKNOWN = "unknown"
+    """It may be on the quorum, and may have been sent; it stays."""
 
 
 class StaleSnapshot(Exception):
@@ -95,21 +113,42 @@ class Journal:
             raise StaleSnapshot
         assert len(rows) == len(group), "a key that was found taken stays locked until its row is read"
         results: list[Appended] = [_UNSET] * len(group)
-        for ordinal, result, number, head, tail in rows:
-            results[ordinal - 1] = _appended(group[ordinal - 1].partition, result, number, head, tail)
+        for ordinal, result, number, head, tail, earlier, log_from in rows:
+            position = None if number is None else JournalPosition(group[ordinal - 1].partition, number)
+            results[ordinal - 1] = _appended(result, position, head, tail, earlier, log_from)
         return results
+
+    async def void(
+        self, receipts: Sequence[UUID], *, log_from: int, standbys: int, names: Sequence[str], promise: str | None
+    ) -> dict[UUID, Voided]:
+        """Take events back that were appended or revived here behind `log_from`, and that no quorum confirmed in time.
+
+        They are kept if `standbys` of the `names` have them on disk by now, and the server still has the list of
+        standbys that was its `promise`. Raises `StoreUnavailable`; then it may still happen.
+        """
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(
+                statements.text("void_events"), list(receipts), log_from, standbys, list(names), promise
+            )
+        return {receipt: Voided(result) for receipt, result in rows}
 
 
 _UNSET = Appended(AppendResult.CONFLICT, None, None)
 
 
-def _appended(partition: int, result: str, number: int | None, head: bytes | None, tail: bytes | None) -> Appended:
+def _appended(
+    result: str,
+    position: JournalPosition | None,
+    head: bytes | None,
+    tail: bytes | None,
+    earlier: UUID | None,
+    log_from: int,
+) -> Appended:
     if result == AppendResult.CONFLICT:
         return _UNSET
-    assert number is not None, "a day that a living key points to is not dropped"
-    position = JournalPosition(partition, number)
+    assert position is not None, "a day that a living key points to is not dropped"
     answer = None if head is None or tail is None else head + str(position).encode() + tail
-    return Appended(AppendResult(result), position, answer)
+    return Appended(AppendResult(result), position, answer, earlier, log_from)
 
 
 def _arguments(versions: Versions, key_seconds: float, group: Sequence[Addition]) -> tuple[object, ...]:

@@ -20,6 +20,7 @@ from relay.domain.envelope import JournalPosition
 from relay.domain.receipt import ReceiptOutcome
 from relay.store import statements
 from relay.store.database import Connection, Database
+from relay.store.quorum import Sight, look
 
 FIRST_LANE = UUID(int=0)
 """The cursor before all lanes."""
@@ -32,12 +33,16 @@ class Claim:
     """What one claim took.
 
     `resume_after` is where the next one goes on, `FIRST_LANE` when this one saw every lane. `came_around` tells that
-    the last of all lanes was passed.
+    the last of all lanes was passed. `written_by` are the transactions of the server's `timeline` that wrote the
+    deliveries' events, and `event_ages` the seconds since then, one for each.
     """
 
     deliveries: tuple[ClaimedDelivery, ...]
     resume_after: UUID
     came_around: bool
+    written_by: tuple[int, ...] = ()
+    event_ages: tuple[float, ...] = ()
+    timeline: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +88,17 @@ class Queue:
                 list(busy.values()),
             )
         last_endpoint, came_around, first_delivery = rows[0][:3]
-        claimed = () if first_delivery is None else tuple(_claimed(row, token) for row in rows)
-        return Claim(claimed, last_endpoint or FIRST_LANE, came_around)
+        resume_after = last_endpoint or FIRST_LANE
+        if first_delivery is None:
+            return Claim((), resume_after, came_around)
+        return Claim(
+            deliveries=tuple([_claimed(row, token) for row in rows]),
+            resume_after=resume_after,
+            came_around=came_around,
+            written_by=tuple([row["written_by"] for row in rows]),
+            event_ages=tuple([row["event_age"] for row in rows]),
+            timeline=rows[0]["timeline"],
+        )
 
     async def record(self, attempts: Sequence[AttemptRecord], holds: Sequence[LaneHold] = ()) -> Recorded:
         """Write attempts, move their deliveries and progress their receipts, all in one transaction.
@@ -114,6 +128,19 @@ class Queue:
                 delay_seconds,
             )
         return len(rows)
+
+    async def still_held(self, leases: Sequence[tuple[UUID, UUID]]) -> set[UUID]:
+        """Which of these deliveries (id, token) still bear their token, seen behind whatever is being done to them."""
+        async with self._claims.transaction() as connection:
+            rows = await connection.fetch(
+                statements.text("lock_held"), [delivery for delivery, _ in leases], [token for _, token in leases]
+            )
+        return {row[0] for row in rows}
+
+    async def look(self, log_to: int | None = None) -> Sight:
+        """Who has the log on disk up to a place, or up to what is on the server's own disk now."""
+        async with self._claims.connection() as connection:
+            return await look(connection, log_to)
 
     async def reap(self, *, batch: int) -> int:
         """Put deliveries whose lease has expired back into the queue, at most `batch`; answers how many."""
@@ -178,6 +205,9 @@ def _claimed(row: asyncpg.Record, token: UUID) -> ClaimedDelivery:
         sha256,
         forwarded,
         hops,
+        _,
+        _,
+        _,
     ) = row
     return ClaimedDelivery(
         id=delivery,

@@ -63,12 +63,13 @@ CREATE TYPE public.transport AS ENUM (
     'discord'
 );
 
-CREATE FUNCTION public.append_events(p_rules bigint, p_credentials bigint, p_schemas bigint, p_key_seconds double precision, e_receipt uuid[], e_day date[], e_partition smallint[], e_tenant text[], e_source text[], e_event_id text[], e_type text[], e_schema text[], e_received timestamp with time zone[], e_content_type text[], e_payload bytea[], e_sha256 bytea[], e_forwarded text[], e_hops smallint[], e_checked_us integer[], e_assigned_us integer[], e_fanout integer[], k_key text[], k_fingerprint bytea[], k_head bytea[], k_tail bytea[], d_event integer[], d_id uuid[], d_receipt uuid[], d_endpoint uuid[]) RETURNS TABLE(ordinal integer, result text, number bigint, answer_head bytea, answer_tail bytea)
+CREATE FUNCTION public.append_events(p_rules bigint, p_credentials bigint, p_schemas bigint, p_key_seconds double precision, e_receipt uuid[], e_day date[], e_partition smallint[], e_tenant text[], e_source text[], e_event_id text[], e_type text[], e_schema text[], e_received timestamp with time zone[], e_content_type text[], e_payload bytea[], e_sha256 bytea[], e_forwarded text[], e_hops smallint[], e_checked_us integer[], e_assigned_us integer[], e_fanout integer[], k_key text[], k_fingerprint bytea[], k_head bytea[], k_tail bytea[], d_event integer[], d_id uuid[], d_receipt uuid[], d_endpoint uuid[]) RETURNS TABLE(ordinal integer, result text, number bigint, answer_head bytea, answer_tail bytea, receipt uuid, log_from pg_lsn)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
 declare
     taken integer[] := '{}';
+    revived uuid[] := '{}';
     firsts bigint[] := array_fill(0::bigint, array[16]);
     numbers bigint[];
     first bigint;
@@ -76,7 +77,7 @@ declare
 begin
     if not exists (select from versions v
                    where v.rules = p_rules and v.credentials = p_credentials and v.schemas = p_schemas) then
-        return query select 0, 'stale'::text, null::bigint, null::bytea, null::bytea;
+        return query select 0, 'stale'::text, null::bigint, null::bytea, null::bytea, null::uuid, null::pg_lsn;
         return;
     end if;
 
@@ -104,9 +105,18 @@ begin
         from wanted w where not exists (select from claimed c where c.receipt_id = w.receipt);
 
         if taken <> '{}' then
+            revived := revive_events(array(
+                select i.receipt_id
+                from unnest(e_tenant, e_source, k_key, k_fingerprint) with ordinality
+                    as w (tenant, source, key, fingerprint, o)
+                join idempotency_keys i on i.tenant = w.tenant and i.source = w.source and i.key = w.key
+                where w.o = any (taken) and i.fingerprint = w.fingerprint
+            ));
             return query
-                select w.o::integer, case when i.fingerprint = w.fingerprint then 'replayed' else 'conflict' end,
-                       j.number, i.answer_head, i.answer_tail
+                select w.o::integer,
+                       case when i.fingerprint <> w.fingerprint then 'conflict'
+                            when i.receipt_id = any (revived) then 'revived' else 'replayed' end,
+                       j.number, i.answer_head, i.answer_tail, i.receipt_id, pg_current_wal_insert_lsn()
                 from unnest(e_tenant, e_source, k_key, k_fingerprint) with ordinality
                     as w (tenant, source, key, fingerprint, o)
                 join idempotency_keys i on i.tenant = w.tenant and i.source = w.source and i.key = w.key
@@ -159,7 +169,8 @@ begin
     where e.number is not null;
 
     return query
-        select n.o::integer, 'appended'::text, n.number, null::bytea, null::bytea
+        select n.o::integer, 'appended'::text, n.number, null::bytea, null::bytea, null::uuid,
+               pg_current_wal_insert_lsn()
         from unnest(numbers) with ordinality as n (number, o) where n.number is not null;
 end $$;
 
@@ -297,6 +308,87 @@ begin
             on h.id = o.delivery and h.token = o.token
         left join unnest(closed_receipts || receipts_before, closed_outcomes || closed_before) as c (receipt, outcome)
             on c.receipt = o.receipt;
+end $$;
+
+CREATE FUNCTION public.revive_events(p_receipts uuid[]) RETURNS uuid[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    revived uuid[];
+begin
+    if not exists (select from receipts r where r.id = any (p_receipts) and r.void_at is not null) then
+        return '{}';
+    end if;
+    perform from unnest(p_receipts) as v (id)
+    join deliveries d on d.id between overlay(v.id::text placing '00000000' from 29)::uuid
+                                  and overlay(v.id::text placing 'ffffffff' from 29)::uuid
+                     and d.receipt_id = v.id
+    order by d.id for no key update of d;
+    perform from receipts r where r.id = any (p_receipts) order by r.id for no key update;
+    with again as (
+        update receipts r set void_at = null, unrouted_at = case when r.expected = 0 then now() end
+        where r.id = any (p_receipts) and r.void_at is not null
+        returning r.id
+    )
+    select coalesce(array_agg(a.id), '{}') into revived from again a;
+    update deliveries d set status = 'pending', due_at = now()
+    from unnest(revived) as v (id)
+    where d.id between overlay(v.id::text placing '00000000' from 29)::uuid
+                   and overlay(v.id::text placing 'ffffffff' from 29)::uuid
+      and d.receipt_id = v.id and d.status = 'void';
+    return revived;
+end $$;
+
+CREATE FUNCTION public.void_events(p_receipts uuid[], p_log_from pg_lsn, p_standbys integer, p_names text[], p_promise text) RETURNS TABLE(receipt uuid, result text)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    promised boolean := coalesce(p_promise = current_setting('synchronous_standby_names'), false);
+    certain integer;
+    possible integer;
+    voided uuid[];
+begin
+    perform from unnest(p_receipts) as v (id)
+    join deliveries d on d.id between overlay(v.id::text placing '00000000' from 29)::uuid
+                                  and overlay(v.id::text placing 'ffffffff' from 29)::uuid
+                     and d.receipt_id = v.id
+    order by d.id for no key update of d;
+    perform from receipts r where r.id = any (p_receipts) order by r.id for no key update;
+
+    select count(*) filter (where k.flushed >= pg_current_wal_flush_lsn()), count(*) filter (where k.flushed > p_log_from)
+    into certain, possible
+    from (select s.name, max(s.flushed) as flushed
+          from (select l.name, l.flushed from listed_standbys l
+                union all
+                select t.slot_name::text, t.restart_lsn from pg_replication_slots t
+                where t.slot_type = 'physical' and t.slot_name = any (p_names)) s
+          group by s.name) k;
+    if promised and certain >= p_standbys then
+        return query select v.id, 'confirmed'::text from unnest(p_receipts) as v (id);
+        return;
+    end if;
+
+    voided := array(
+        select v.id from unnest(p_receipts) as v (id)
+        where not exists (
+            select from deliveries d
+            where d.id between overlay(v.id::text placing '00000000' from 29)::uuid
+                           and overlay(v.id::text placing 'ffffffff' from 29)::uuid
+              and d.receipt_id = v.id
+              and (d.status in ('delivered', 'dead') or (d.attempts > 0 and (possible >= p_standbys or not promised)))
+        )
+    );
+    update deliveries d
+    set status = 'void', lease_token = null, lease_until = null, attempts = 0, generation_attempts = 0,
+        generation_started_at = null
+    from unnest(voided) as v (id)
+    where d.id between overlay(v.id::text placing '00000000' from 29)::uuid
+                   and overlay(v.id::text placing 'ffffffff' from 29)::uuid
+      and d.receipt_id = v.id;
+    update receipts r set void_at = now(), unrouted_at = null where r.id = any (voided);
+    return query
+        select v.id, case when v.id = any (voided) then 'void' else 'unknown' end from unnest(p_receipts) as v (id);
 end $$;
 
 CREATE TABLE public.deliveries (
@@ -508,6 +600,13 @@ CREATE TABLE public.last_verification (
     CONSTRAINT last_verification_singleton_check CHECK (singleton)
 );
 
+CREATE VIEW public.listed_standbys AS
+ SELECT lower(application_name) AS name,
+    max(flush_lsn) AS flushed
+   FROM pg_stat_replication s
+  WHERE ((state = 'streaming'::text) AND (sync_priority > 0))
+  GROUP BY (lower(application_name));
+
 CREATE TABLE public.pruned_ranges (
     day date NOT NULL,
     partition smallint NOT NULL,
@@ -535,8 +634,10 @@ CREATE TABLE public.receipts (
     closed_at timestamp with time zone,
     unrouted_at timestamp with time zone,
     routed_at timestamp with time zone,
+    void_at timestamp with time zone,
     CONSTRAINT receipts_check CHECK (((acked + discarded) <= GREATEST(expected, 1))),
-    CONSTRAINT receipts_check1 CHECK (((outcome IS NULL) = (closed_at IS NULL)))
+    CONSTRAINT receipts_check1 CHECK (((outcome IS NULL) = (closed_at IS NULL))),
+    CONSTRAINT receipts_void_check CHECK (((void_at IS NULL) OR ((outcome IS NULL) AND (unrouted_at IS NULL))))
 )
 WITH (fillfactor='45');
 
@@ -585,7 +686,8 @@ CREATE VIEW public.shown_deliveries AS
     s.held_until
    FROM ((public.deliveries d
      JOIN public.endpoints e ON ((e.id = d.endpoint_id)))
-     JOIN public.endpoint_state s ON ((s.endpoint_id = d.endpoint_id)));
+     JOIN public.endpoint_state s ON ((s.endpoint_id = d.endpoint_id)))
+  WHERE (d.status <> 'void'::public.delivery_status);
 
 CREATE TABLE public.sources (
     id uuid NOT NULL,

@@ -7,13 +7,13 @@
 -- parameters: tenant, before id, from id, window, wanted, open boolean, exact type, type prefix
 -- index: receipts_page
 with seen as materialized (
-    select r.id, r.type, r.outcome is null as open from receipts r
+    select r.id, r.type, r.outcome is null as open, r.void_at from receipts r
     where (r.tenant, r.id) < ($1, $2::uuid) and (r.tenant, r.id) >= ($1, $3::uuid)
     order by r.tenant desc, r.id desc limit $4
 )
 select (select s.id from seen s order by s.id desc offset $4::bigint - 1 limit 1) as floor,
        array(select s.id from seen s
-             where ($6::boolean is null or s.open = $6) and ($7::text is null or s.type = $7)
+             where s.void_at is null and ($6::boolean is null or s.open = $6) and ($7::text is null or s.type = $7)
                and ($8::text is null or starts_with(s.type, $8))
              order by s.id desc limit $5) as found;
 
@@ -21,12 +21,13 @@ select (select s.id from seen s order by s.id desc offset $4::bigint - 1 limit 1
 -- parameters: tenant, before id, from id, window, wanted, open boolean, exact type
 -- index: receipts_type
 with seen as materialized (
-    select r.id, r.outcome is null as open from receipts r
+    select r.id, r.outcome is null as open, r.void_at from receipts r
     where r.tenant = $1 and (r.type, r.id) < ($7::text, $2::uuid) and (r.type, r.id) >= ($7, $3::uuid)
     order by r.type desc, r.id desc limit $4
 )
 select (select s.id from seen s order by s.id desc offset $4::bigint - 1 limit 1) as floor,
-       array(select s.id from seen s where $6::boolean is null or s.open = $6 order by s.id desc limit $5) as found;
+       array(select s.id from seen s where s.void_at is null and ($6::boolean is null or s.open = $6)
+             order by s.id desc limit $5) as found;
 
 -- name: walk_receipts_of_event
 -- parameters: tenant, before id, from id, window, wanted, open boolean, exact type, type prefix, event_id,
@@ -34,23 +35,23 @@ select (select s.id from seen s order by s.id desc offset $4::bigint - 1 limit 1
 -- index: receipts_event, receipts_pkey or receipts_page, deliveries_pkey or deliveries_of_endpoint
 -- An event id that Relay made names its receipt, which is then no part of the index.
 with named as materialized (
-    select r.id, r.type, r.outcome is null as open from receipts r
+    select r.id, r.type, r.outcome is null as open, r.void_at from receipts r
     where r.tenant = $1 and r.event_id = $9::text and r.id < $2::uuid and r.id >= $3::uuid
       and r.event_id <> 'evt_' || replace(r.id::text, '-', '')
     order by r.id desc limit $4
 ), floor as materialized (
     select n.id from named n order by n.id desc offset $4::bigint - 1 limit 1
 ), seen as (
-    select n.id, n.type, n.open from named n
+    select n.id, n.type, n.open, n.void_at from named n
     union all
-    select r.id, r.type, r.outcome is null from receipts r
+    select r.id, r.type, r.outcome is null, r.void_at from receipts r
     where r.id = $10::uuid and r.tenant = $1 and r.event_id = $9
       and r.id < $2::uuid and r.id >= coalesce((select f.id from floor f), $3::uuid)
       and r.event_id = 'evt_' || replace(r.id::text, '-', '')
 )
 select (select f.id from floor f) as floor,
        array(select s.id from seen s
-             where ($6::boolean is null or s.open = $6) and ($7::text is null or s.type = $7)
+             where s.void_at is null and ($6::boolean is null or s.open = $6) and ($7::text is null or s.type = $7)
                and ($8::text is null or starts_with(s.type, $8))
                and ($12::boolean or exists (
                    select from deliveries d
@@ -147,7 +148,7 @@ select r.id, r.rules_version, r.expected, r.acked, r.discarded, r.redriven, r.re
 from unnest($2::uuid[]) as w (id)
 cross join lateral (select * from receipts r0 where r0.id = w.id offset 0) r
 cross join lateral (select * from journal j0 where j0.day = r.journal_day and j0.receipt_id = r.id offset 0) j
-where r.tenant = $1
+where r.tenant = $1 and r.void_at is null
 order by r.id desc;
 
 -- name: show_deliveries_of_receipts

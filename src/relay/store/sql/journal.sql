@@ -12,5 +12,7 @@ select * from append_events(
 
 -- name: read_payload
 -- parameters: tenant text, receipt uuid, journal_day date
--- index: journal_pkey
-select j.content_type, j.payload from journal j where j.day = $3 and j.receipt_id = $2 and j.tenant = $1;
+-- index: journal_pkey, receipts_pkey
+select j.content_type, j.payload from journal j
+where j.day = $3 and j.receipt_id = $2 and j.tenant = $1
+  and not exists (select from receipts r where r.id = j.receipt_id and r.void_at is not null);

@@ -10,6 +10,8 @@
 -- on, null when every lane has been seen, and `came_around` tells whether the end of the lanes was passed; the other
 -- columns are null where nothing was due. A batch that is full before the last of the visited lanes got its share goes
 -- on with the lane that got less: else the same lanes would be left out in each round.
+-- `written_by` is the transaction of the event, in the numbers of the server's `timeline`, and `event_age` the seconds
+-- since its append.
 with recursive lane as (
     select $1::uuid as endpoint_id, false as around, false as open, 0 as room, 0 as visits, 0 as opens
     union all
@@ -44,7 +46,8 @@ with recursive lane as (
 ), scan as (
     select max(l.visits) < 512 and max(l.opens) < least(64, $2) as ended, bool_or(l.around) as around,
            (array_agg(l.endpoint_id order by l.visits desc))[1] as last_visited,
-           greatest(ceil($2::double precision / greatest(max(l.opens), 1)), 1)::integer as share
+           greatest(ceil($2::double precision / greatest(max(l.opens), 1)), 1)::integer as share,
+           ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::bigint as timeline
     from lane l
 ), picked as (
     select d.id, l.visits
@@ -79,7 +82,8 @@ select coalesce((select f.endpoint_id from filled f), case when not s.ended then
        coalesce(e.previous_secret_expires_at > now(), false) as sign_with_previous,
        c.attempts, c.generation, c.generation_attempts, c.generation_age, c.claimed_at,
        j.event_id, j.type, j.received_at, j.partition, j.number, j.content_type, j.payload, j.payload_sha256,
-       j.forwarded, j.hops
+       j.forwarded, j.hops, j.written_by, extract(epoch from now() - j.committed_at)::double precision as event_age,
+       s.timeline
 from scan s
 left join lateral (
     select * from claimed c0 offset 0
@@ -88,7 +92,8 @@ left join lateral (
     select e0.revision, e0.previous_secret_expires_at from endpoints e0 where e0.id = c.endpoint_id offset 0
 ) e on true
 left join lateral (
-    select * from journal j0 where j0.day = c.journal_day and j0.receipt_id = c.receipt_id offset 0
+    select *, j0.xmin as written_by from journal j0
+    where j0.day = c.journal_day and j0.receipt_id = c.receipt_id offset 0
 ) j on true;
 
 -- name: record_outcomes
@@ -118,6 +123,14 @@ set status = 'pending', lease_token = null, lease_until = null,
 from unnest($1::uuid[], $2::uuid[]) as o (delivery, token)
 where d.id = o.delivery and d.lease_token = o.token and d.id in (select h.id from held h)
 returning d.id;
+
+-- name: lock_held
+-- parameters: deliveries uuid[], tokens uuid[]
+-- index: deliveries_pkey
+-- Waits for whoever is about to declare these void, and then tells which are not.
+select d.id from unnest($1::uuid[], $2::uuid[]) as o (delivery, token)
+join deliveries d on d.id = o.delivery and d.lease_token = o.token
+order by d.id for no key update of d;
 
 -- name: reap_expired
 -- parameters: batch integer

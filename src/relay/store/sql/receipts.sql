@@ -8,7 +8,7 @@ select r.id, r.rules_version, r.expected, r.acked, r.discarded, r.redriven, r.re
        j.source, j.received_at, j.partition, j.number, j.content_type, j.payload_sha256, octet_length(j.payload) as payload_bytes, j.checked_us, j.assigned_us,
        j.committed_at
 from receipts r join journal j on j.day = $3 and j.receipt_id = r.id
-where r.tenant = $1 and r.id = $2;
+where r.tenant = $1 and r.id = $2 and r.void_at is null;
 
 -- name: receipt_deliveries
 -- parameters: tenant, receipt, first delivery id, last delivery id

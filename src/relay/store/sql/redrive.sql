@@ -4,7 +4,7 @@
 -- name: find_receipt
 -- parameters: tenant, receipt
 -- index: receipts_pkey or receipts_page
-select r.id, r.expected from receipts r where r.tenant = $1 and r.id = $2;
+select r.id, r.expected from receipts r where r.tenant = $1 and r.id = $2 and r.void_at is null;
 
 -- name: deliveries_of_receipt
 -- parameters: tenant, receipt, first delivery id, last delivery id, endpoints uuid[]

@@ -1,0 +1,104 @@
+"""What may be sent: nothing that a failover could still erase.
+
+Owns the dispatcher's knowledge of how far the journal is on the quorum, and the wait for more of it. Who confirms what
+is the store's question. Invariant: a delivery is sent only if a look at the standbys, after its claim or before, has
+shown its event on so many machines; and if that look was so late that its sender may have been refused meanwhile, only
+if it still bears its claim's token.
+
+Events older than the last proof need no other, so a backlog costs nothing, and what was confirmed before the quorum was
+lost is delivered while it is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relay.domain.ambient import Ambient
+from relay.domain.delivery import ClaimedDelivery
+from relay.domain.telemetry import Listener, QuorumLost, QuorumRegained
+from relay.store.queue import Claim, Queue
+from relay.store.quorum import VOID_AFTER_SECONDS, Horizon, Sight
+
+FIRST_PAUSE_SECONDS = 0.001
+LONGEST_PAUSE_SECONDS = 0.02
+"""Between two looks: doubling from the first to the longest."""
+
+NOTHING_PROVEN = Horizon(timeline=-1, xid=0)
+
+
+class Proofs:
+    """The proofs of one process. `quorum` counts machines, the primary included; a batch waits `seconds` at most."""
+
+    def __init__(self, *, queue: Queue, quorum: int, seconds: float, ambient: Ambient, emit: Listener) -> None:
+        self._queue = queue
+        self._quorum = quorum
+        self._seconds = seconds
+        self._ambient = ambient
+        self._emit = emit
+        self._horizon = NOTHING_PROVEN
+        self._unproven: Sight | None = None
+        self._missing_since: float | None = None
+
+    async def sendable(self, claim: Claim, asked_at: float) -> Sequence[ClaimedDelivery]:
+        """Which of the claimed deliveries may be sent; `asked_at` is when the claim was asked for, in monotonic time.
+
+        Raises `StoreUnavailable`.
+        """
+        if self._quorum == 1:
+            return claim.deliveries
+        fresh = {
+            each.id: age
+            for each, written_by, age in zip(claim.deliveries, claim.written_by, claim.event_ages, strict=True)
+            if not self._horizon.covers(claim.timeline, written_by)
+        }
+        if not fresh:
+            return claim.deliveries
+        proven = await self._prove()
+        doubtful = set(fresh)
+        if proven:
+            elapsed = self._ambient.monotonic() - asked_at
+            doubtful = {each for each, age in fresh.items() if age + elapsed >= VOID_AFTER_SECONDS}
+            doubtful -= await self._held([each for each in claim.deliveries if each.id in doubtful])
+        return [each for each in claim.deliveries if each.id not in doubtful]
+
+    async def _held(self, deliveries: Sequence[ClaimedDelivery]) -> set[object]:
+        """Which of these were not taken back while their proof was waited for."""
+        if not deliveries:
+            return set()
+        return set(await self._queue.still_held([(each.id, each.lease_token) for each in deliveries]))
+
+    async def _prove(self) -> bool:
+        """Whether everything that is committed by now is on the quorum; waits for it, but not while that is missing."""
+        began = self._ambient.monotonic()
+        ends = began + self._seconds if self._unproven is None else began
+        if self._unproven is not None and self._shows(await self._queue.look(self._unproven.log_to)):
+            self._learn(self._unproven)
+            ends = began + self._seconds
+        first = sight = await self._queue.look()
+        pause = FIRST_PAUSE_SECONDS
+        while not self._shows(sight):
+            if self._ambient.monotonic() >= ends:
+                self._lose(first, sight)
+                return False
+            await self._ambient.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            sight = await self._queue.look(first.log_to)
+        self._learn(first)
+        return True
+
+    def _shows(self, sight: Sight) -> bool:
+        return sight.proves(self._quorum)
+
+    def _learn(self, proven: Sight) -> None:
+        self._horizon = proven.horizon
+        self._unproven = None
+        if self._missing_since is not None:
+            self._emit(QuorumRegained(self._ambient.monotonic() - self._missing_since))
+            self._missing_since = None
+
+    def _lose(self, first: Sight, last: Sight) -> None:
+        # the oldest that is not proven is the first that will be
+        self._unproven = self._unproven or first
+        if self._missing_since is None:
+            self._missing_since = self._ambient.monotonic()
+            self._emit(QuorumLost(last.missing(self._quorum)))

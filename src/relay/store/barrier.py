@@ -1,0 +1,194 @@
+"""The barrier: waiting until everything committed so far is on the quorum, once for all who wait.
+
+Owns the connection on which it is waited, its pace, and what is known meanwhile: whether the quorum is missing, and how
+far it was proven. Invariant: `confirmed` answers yes only if a look at the standbys, after the caller's commit, has
+proved it; a commit that the server merely released proves nothing.
+
+A barrier that does not come back is the probe: while one is out, the quorum is missing. It holds no lock. It is called
+back after `LONGEST_SECONDS`, since the server may be gone without a word, and another one is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from relay.domain.ambient import Ambient
+from relay.domain.telemetry import DurabilityKnown, Listener, QuorumLost, QuorumRegained
+from relay.store import statements
+from relay.store.database import Connection, Database
+from relay.store.faults import QuorumNotPromised, StoreUnavailable
+from relay.store.quorum import Sight, look
+
+NAME = "relay gateway barrier"
+"""What the connection calls itself."""
+
+LONGEST_SECONDS = 5.0
+"""How long one barrier may be out."""
+
+FORGOTTEN_SECONDS = 2 * LONGEST_SECONDS
+"""Nobody waits any more for a barrier that is older: its process was killed."""
+
+PAUSE_SECONDS = 0.01
+"""Between two looks while the server promises the quorum and standbys lag behind."""
+
+MISSING_PAUSE_SECONDS = 0.25
+"""Between two barriers that came back and proved nothing."""
+
+
+class Durability(NamedTuple):
+    """So many copies are waited for, of so many that there are."""
+
+    confirmed: int
+    of: int
+
+
+class Barrier:
+    """The barriers of one process; use it as `async with barrier.running():`.
+
+    `quorum` counts machines, the primary included; with one there is nothing to wait for. `seconds` is how long a
+    caller waits at most.
+    """
+
+    def __init__(self, database: Database, *, quorum: int, seconds: float, ambient: Ambient, emit: Listener) -> None:
+        self._database = database
+        self._quorum = quorum
+        self._seconds = seconds
+        self._ambient = ambient
+        self._emit = emit
+        self._waiting: list[asyncio.Future[bool]] = []
+        self._called = asyncio.Event()
+        self._missing_since: float | None = None
+        self.missing: str | None = None
+        self.names: tuple[str, ...] = ()
+        self.promise: str | None = None
+        self.durability = Durability(quorum, quorum)
+
+    @property
+    def standbys_needed(self) -> int:
+        """How many standbys must have it."""
+        return self._quorum - 1
+
+    async def confirmed(self) -> bool:
+        """Whether everything that was committed before this call is on the quorum now; waits for that, for a while."""
+        if self._quorum == 1:
+            return True
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        self._called.set()
+        try:
+            async with asyncio.timeout(self._seconds):
+                return bool(await waiter)
+        except TimeoutError:
+            self._lose(f"no standby has confirmed the journal within {self._seconds * 1000:.0f} ms")
+            return False
+
+    async def check(self) -> None:
+        """Raises `QuorumNotPromised` if the server is not set to confirm such a quorum, and `StoreUnavailable`.
+
+        That no standby is there at present is not against it.
+        """
+        async with self._database.connection() as connection:
+            sight = await look(connection, awaits=True)
+        self._know(sight)
+        fault = sight.shortcoming(self._quorum)
+        if fault is not None:
+            raise QuorumNotPromised(fault)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Send barriers inside the block, whenever somebody waits and for as long as the quorum is missing."""
+        if self._quorum == 1:
+            self._emit(DurabilityKnown(*self.durability))
+            yield
+            return
+        task = asyncio.create_task(self._run(), name="barriers")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _run(self) -> None:
+        while True:
+            await self._rest()
+            # whoever comes while this one is out may have committed after it
+            waiters, self._waiting = self._waiting, []
+            self._called.clear()
+            try:
+                async with asyncio.timeout(LONGEST_SECONDS):
+                    sight = await self._ask()
+            except TimeoutError:
+                self._settle(waiters, confirmed=False)
+                await self._end_forgotten()
+            except StoreUnavailable as fault:
+                self._lose(str(fault))
+                self._settle(waiters, confirmed=False)
+            else:
+                await self._learn(sight, waiters)
+
+    async def _rest(self) -> None:
+        """Wait for somebody who waits; while the quorum is missing, for a moment only."""
+        if self.missing is None:
+            await self._called.wait()
+        elif not self._waiting:
+            await self._ambient.sleep(MISSING_PAUSE_SECONDS)
+
+    async def _ask(self) -> Sight:
+        async with self._database.kept_connection() as connection:
+            log_to = await self._cross(connection)
+            return await look(connection, log_to, awaits=True)
+
+    async def _cross(self, connection: Connection) -> int:
+        # bounded by whoever calls: the server ends this wait by none of its own timeouts
+        place: int = await connection.fetchval(statements.text("emit_barrier"), timeout=2 * LONGEST_SECONDS)
+        return place
+
+    async def _learn(self, sight: Sight, waiters: list[asyncio.Future[bool]]) -> None:
+        self._know(sight)
+        if sight.proves(self._quorum):
+            self._regain()
+            self._settle(waiters, confirmed=True)
+        elif sight.shortcoming(self._quorum) is not None:
+            self._lose(sight.missing(self._quorum))
+            self._settle(waiters, confirmed=False)
+        else:  # a standby has confirmed it and gone; each who waits has a bound of its own
+            self._waiting = [each for each in waiters if not each.done()] + self._waiting
+            await self._ambient.sleep(PAUSE_SECONDS)
+            self._called.set()
+
+    def _know(self, sight: Sight) -> None:
+        if sight.shortcoming(self._quorum) is None:
+            self.promise, self.names = sight.said.standby_names, sight.listed.names
+        else:
+            self.promise = None
+        known = Durability(self._quorum, 1 + len(sight.listed.names))
+        if known != self.durability:
+            self.durability = known
+            self._emit(DurabilityKnown(*known))
+
+    def _lose(self, why: str) -> None:
+        if self._missing_since is None:
+            self._missing_since = self._ambient.monotonic()
+            self._emit(QuorumLost(why))
+        self.missing = why
+
+    def _regain(self) -> None:
+        if self._missing_since is not None:
+            self._emit(QuorumRegained(self._ambient.monotonic() - self._missing_since))
+        self._missing_since = self.missing = None
+
+    async def _end_forgotten(self) -> None:
+        try:
+            async with self._database.connection() as connection:
+                await connection.fetchval(statements.text("end_forgotten_barriers"), NAME, FORGOTTEN_SECONDS)
+        except StoreUnavailable as fault:
+            self._lose(str(fault))
+
+    @staticmethod
+    def _settle(waiters: list[asyncio.Future[bool]], *, confirmed: bool) -> None:
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(confirmed)

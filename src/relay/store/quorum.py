@@ -1,0 +1,100 @@
+"""The proof of a quorum: who has the journal on disk, up to where, and what the server promises.
+
+Owns the questions and their answers. Waiting for a quorum is `barrier`'s. Invariant: what is answered as proven was on
+the disks of so many of the named standbys at the moment of asking, beside the primary's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import asyncpg
+
+from relay.domain.standbys import ServerSays, Standbys, read_standbys, shortcoming
+from relay.store import statements
+from relay.store.database import Connection
+from relay.store.faults import CannotWrite
+
+LogPlace = int
+"""A place in the server's log, in bytes from its beginning."""
+
+VOID_AFTER_SECONDS = 0.05
+"""No event is declared void sooner after its commit. Whoever proves a younger one can be sure that it is not void."""
+
+_HALF = 1 << 31
+_WHOLE = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """Every transaction before `xid` (64 bits) of that timeline had ended, and is on the quorum if it was committed."""
+
+    timeline: int
+    xid: int
+
+    def covers(self, timeline: int, written_by: int) -> bool:
+        """Whether the transaction of these 32 bits, which wrote a row that is there, is on the quorum.
+
+        Numbers wrap around. A row so old that its number seems to lie ahead is answered with no, which is the safe
+        side.
+        """
+        return timeline == self.timeline and 0 < (self.xid - written_by) % _WHOLE < _HALF
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What one look at the server showed.
+
+    `standbys` of the listed ones have the log on disk up to `log_to`; where that was the end of it, `horizon` is what
+    they then have.
+    """
+
+    log_to: LogPlace
+    standbys: int
+    horizon: Horizon
+    said: ServerSays
+    listed: Standbys
+
+    def shortcoming(self, quorum: int) -> str | None:
+        """Why this server cannot promise such a quorum at all, None if it can."""
+        return shortcoming(self.said, quorum)
+
+    def proves(self, quorum: int) -> bool:
+        """Whether so many machines have the log up to that place, and the server promises it."""
+        return self.standbys >= quorum - 1 and self.shortcoming(quorum) is None
+
+    def missing(self, quorum: int) -> str:
+        """Why it does not prove it, in words."""
+        return self.shortcoming(quorum) or (
+            f"{self.standbys} of the standbys {', '.join(self.listed.names)} have the journal on disk,"
+            f" and RELAY_JOURNAL_QUORUM={quorum} needs {quorum - 1}: see that they run and keep up"
+        )
+
+
+async def look(connection: Connection, log_to: LogPlace | None = None, *, awaits: bool = False) -> Sight:
+    """Look at the server; without a place, up to what is on its own disk now.
+
+    `awaits`: the commits of this very session are to wait for the standbys, so its own setting counts too. Raises
+    `CannotWrite` for a standby.
+    """
+    row = await connection.fetchrow(statements.text("prove_quorum"), log_to, awaits)
+    assert row is not None, "it has one row"
+    if row["log_to"] is None:
+        raise CannotWrite("the database cannot write: it is a standby")
+    return _sight(row)
+
+
+def _sight(row: asyncpg.Record) -> Sight:
+    said = ServerSays(
+        standby_names=row["standby_names"],
+        levels=tuple(row["levels"]),
+        fsync=row["fsync"],
+        sees_standbys=row["sees_standbys"],
+    )
+    return Sight(
+        log_to=row["log_to"],
+        standbys=row["standbys"],
+        horizon=Horizon(row["timeline"], row["before_xid"]),
+        said=said,
+        listed=read_standbys(said.standby_names),
+    )

@@ -1,0 +1,165 @@
+"""The quorum, seen by senders: three real servers, of which the standbys stop when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from relay.domain.telemetry import AppendCommitted, DurabilityKnown, QuorumLost, QuorumRegained
+from tests.gateway.world import World, event
+from tests.support.asgi import Reply
+from tests.support.cluster import Cluster
+from tests.support.installation import eventually
+
+KEY = ("Idempotency-Key", "order-1")
+
+
+@pytest.fixture
+async def world(cluster_database: str, cluster: Cluster) -> AsyncIterator[World]:
+    async with World.over(cluster.dsn(cluster_database), quorum=2) as made:
+        await made.gateway.start()
+        yield made
+        cluster.thaw()
+
+
+async def statuses(world: World) -> list[tuple[str, bool]]:
+    rows = await world.sql(
+        "select d.status::text, r.void_at is not null from deliveries d join receipts r on r.id = d.receipt_id"
+    )
+    return [tuple(row) for row in rows]
+
+
+async def regained(world: World) -> None:
+    await world.ear.until(lambda: bool(world.ear.of(QuorumRegained)))
+
+
+async def test_an_accepted_event_says_what_its_202_waited_for(world: World) -> None:
+    await world.subscribe()
+    reply = await world.post()
+    assert reply.status == 202
+    assert reply.json()["durability"] == {"confirmed": 2, "of": 3}
+    assert world.ear.of(DurabilityKnown) == [DurabilityKnown(2, 3)]
+    assert len(world.ear.of(AppendCommitted)) == 1
+
+
+async def test_without_standbys_an_event_is_refused_in_time_and_void(world: World, cluster: Cluster) -> None:
+    await world.subscribe()
+    cluster.freeze()
+    reply = await world.post(event(), KEY)
+    assert (reply.status, reply.code) == (503, "journal_quorum")
+    assert reply.headers["retry-after"] == "1"
+    assert await statuses(world) == [("void", True)]
+
+
+async def test_while_the_quorum_is_missing_nothing_is_written(world: World, cluster: Cluster) -> None:
+    await world.subscribe()
+    cluster.freeze()
+    await world.post()
+    (lost,) = world.ear.of(QuorumLost)
+    assert "250 ms" in lost.why
+    for _ in range(5):
+        assert (await world.post()).code == "journal_quorum"
+    assert len(await statuses(world)) == 1
+
+
+async def test_a_retry_revives_the_same_receipt_and_its_answers_stay_the_same(world: World, cluster: Cluster) -> None:
+    await world.subscribe()
+    cluster.freeze()
+    assert (await world.post(event(), KEY)).status == 503
+    (void,) = await world.sql("select id from receipts")
+    cluster.thaw()
+    await regained(world)
+    revived = await world.post(event(), KEY)
+    assert (revived.status, revived.headers.get("relay-idempotent-replay")) == (202, None)
+    assert await statuses(world) == [("pending", False)]
+    assert revived.json()["receipt_id"].removeprefix("rcp_") == void["id"].hex
+    for _ in range(3):
+        again = await world.post(event(), KEY)
+        assert (again.status, again.body, again.headers["relay-idempotent-replay"]) == (202, revived.body, "true")
+    assert len(await world.sql("select from journal")) == 1
+
+
+async def test_a_replay_of_what_is_on_one_machine_alone_gets_no_early_202(world: World, cluster: Cluster) -> None:
+    await world.subscribe()
+    cluster.freeze()
+    first, second = await asyncio.gather(world.post(event(), KEY), _later(world))
+    assert (first.status, second.status) == (503, 503)
+    assert await statuses(world) == [("void", True)]
+
+
+async def _later(world: World) -> Reply:
+    async def is_written() -> bool:
+        return bool(await world.sql("select from receipts"))
+
+    await eventually(is_written, 5.0, "the first request has written its event")
+    return await world.post(event(), KEY)
+
+
+async def test_an_event_that_matches_nothing_is_void_too_and_no_dead_letter(world: World, cluster: Cluster) -> None:
+    cluster.freeze()
+    assert (await world.post(event(), KEY)).status == 503
+    assert await world.sql("select from receipts where unrouted_at is not null") == []
+    cluster.thaw()
+    await regained(world)
+    assert (await world.post(event(), KEY)).status == 202
+    assert len(await world.sql("select from receipts where unrouted_at is not null and void_at is null")) == 1
+
+
+async def test_a_quorum_that_comes_back_before_the_void_makes_it_a_202_after_all(
+    world: World, cluster: Cluster
+) -> None:
+    await world.subscribe()
+    async with world.database.transaction() as connection:
+        await connection.execute("lock table receipts in access share mode")
+        cluster.freeze()
+        posting = asyncio.create_task(world.post())
+        await world.ear.until(lambda: bool(world.ear.of(QuorumLost)))
+    # whether the void comes first is chance: either way, what was said is what is
+    cluster.thaw()
+    reply = await posting
+    ((status, is_void),) = await statuses(world)
+    assert (reply.status == 202) == (status == "pending") == (not is_void)
+
+
+async def test_one_standby_is_enough(world: World, cluster: Cluster) -> None:
+    cluster.freeze("r2")
+    assert (await world.post()).json()["durability"] == {"confirmed": 2, "of": 3}
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [
+        ("synchronous_standby_names", "", "synchronous_standby_names is empty"),
+        ("synchronous_standby_names", "ANY 1 (*)", "name the standbys"),
+        ("synchronous_standby_names", "ANY 1 (elsewhere)", "elsewhere"),
+        ("synchronous_commit", "remote_write", "'remote_write'"),
+    ],
+)
+async def test_a_server_that_promises_less_is_noticed_before_the_next_202(
+    world: World, cluster: Cluster, setting: str, value: str, words: str
+) -> None:
+    assert (await world.post()).status == 202
+    await cluster.alter_system(**{setting: value})
+    try:
+        assert (await world.post()).status == 503
+        assert words in (world.barrier.missing or "") or "250 ms" in (world.barrier.missing or "")
+    finally:
+        await cluster.alter_system(**{setting: None})
+    await regained(world)
+    assert (await world.post()).status == 202
+
+
+async def test_a_level_that_is_lowered_for_the_role_is_noticed_before_the_next_202(
+    world: World, cluster: Cluster
+) -> None:
+    assert (await world.post()).status == 202
+    await cluster.fetch(cluster.primary, "alter role relay set synchronous_commit = off")
+    try:
+        assert (await world.post()).status == 503
+        assert "'off'" in (world.barrier.missing or "")
+    finally:
+        await cluster.fetch(cluster.primary, "alter role relay reset synchronous_commit")
+    await regained(world)
+    assert (await world.post()).status == 202
