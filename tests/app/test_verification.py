@@ -28,13 +28,13 @@ def world(database: Database) -> World:
     return World.over(database)
 
 
-def nobody(_: int, __: int) -> None:
-    """Watches no progress."""
+def nobody(*_: object) -> None:
+    """Watches no progress, and hears no note."""
 
 
 async def test_one_that_came_to_its_end_is_kept(world: World, installation: Installation) -> None:
     await world.append(event())
-    assert (await verify(installation, nobody)).ok
+    assert (await verify(installation, nobody, nobody)).ok
     assert await world.value("select ok and events = 1 and unaccounted = 0 from last_verification")
 
 
@@ -45,7 +45,7 @@ async def test_one_that_is_interrupted_leaves_nothing(world: World, installation
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        await verify(installation, interrupt)
+        await verify(installation, interrupt, nobody)
     assert await world.rows_in("last_verification") == 0
     await gone(world)
 
@@ -53,7 +53,7 @@ async def test_one_that_is_interrupted_leaves_nothing(world: World, installation
 async def test_one_that_is_cancelled_leaves_nothing(world: World, installation: Installation) -> None:
     await world.append(event())
     begun = asyncio.Event()
-    walk = asyncio.create_task(verify(installation, lambda *_: begun.set()))
+    walk = asyncio.create_task(verify(installation, lambda *_: begun.set(), nobody))
     await begun.wait()
     walk.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -69,21 +69,34 @@ async def gone(world: World) -> None:
             pass
 
 
+async def test_a_database_that_takes_no_writes_is_verified_all_the_same(
+    world: World, installation: Installation
+) -> None:
+    await world.append(event())
+    name = await world.value("select current_database()")
+    await world.sql(f"alter database {name} set default_transaction_read_only = on")
+    noted: list[str] = []
+    assert (await verify(installation, nobody, noted.append)).ok
+    (note,) = noted
+    assert note.startswith("the gauge of unaccounted deliveries keeps its value: the database cannot write")
+    assert await world.rows_in("last_verification") == 0
+
+
 async def test_a_database_that_is_not_migrated_is_refused(world: World, installation: Installation) -> None:
     await world.sql("delete from schema_migrations where number = 1")
     with pytest.raises(CannotRun, match="relay migrate"):
-        await verify(installation, nobody)
+        await verify(installation, nobody, nobody)
 
 
 async def test_a_long_journal_takes_no_more_memory_than_a_short_one(world: World, installation: Installation) -> None:
     async with world.database.connection() as connection:
         lanes = await bulk.add_lanes(connection, 10)
         await bulk.owe(connection, 20_000, lanes)
-    await verify(installation, nobody)
+    await verify(installation, nobody, nobody)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     async with world.database.connection() as connection:
         await bulk.owe(connection, 200_000, lanes)
-    found = await verify(installation, nobody)
+    found = await verify(installation, nobody, nobody)
     assert found.tally.events == 220_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * MEBIBYTE
 

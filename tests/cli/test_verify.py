@@ -84,7 +84,8 @@ def test_a_fault_is_1_and_named(shell: Shell, data: str) -> None:
     receipt = "rcp_" + ORPHAN.replace("-", "")
     assert found["faults"] == [{"fault": "receipt_without_event", "count": 1, "first": [receipt]}]
     assert only_line(done.stderr) == "not everything is right and accounted for: receipt_without_event 1"
-    assert "Not everything is right and accounted for." in shown
+    assert "relay: not everything is right and accounted for" in shown
+    assert "Everything is there" not in shown
     assert receipt in shown
 
 

@@ -165,7 +165,10 @@ def test_no_statement_reads_a_big_table_from_end_to_end(
 
 
 @moments
-@pytest.mark.parametrize("name", ["claim_due", "get_receipt", "show_receipts", "read_payload"])
+@pytest.mark.parametrize(
+    "name",
+    ["claim_due", "get_receipt", "show_receipts", "read_payload", "end_of_window", "examine_records", "examine_keys"],
+)
 def test_an_event_is_found_by_its_receipt_even_in_a_day_that_was_empty_when_that_was_planned(
     plans: dict[str, dict[str, Plan]], moment: str, name: str
 ) -> None:

@@ -19,10 +19,10 @@ from uuid import UUID
 
 from relay.app.ambience import ambient
 from relay.app.faults import CannotRun
-from relay.app.installation import Installation, away
+from relay.app.installation import Installation, away, one_line
 from relay.domain import ids
 from relay.domain.verification import Account, FaultKind, PartitionAccount, Verification
-from relay.store.faults import NotMigrated, StoreUnavailable
+from relay.store.faults import CannotWrite, NotMigrated, StoreUnavailable
 from relay.store.migrate import check_migrated
 from relay.store.verify import Extent, KeyPlace, Keys, Positions, Records, Strays, Verifying
 
@@ -154,19 +154,26 @@ async def _confirmed(ask: Callable[[], Awaitable[Answer]]) -> Answer:
     return replace(again, faults=tuple(fault for fault in again.faults if fault in before))
 
 
-async def verify(installation: Installation, tell: Tell) -> Verification:
+async def verify(installation: Installation, tell: Tell, note: Callable[[str], None]) -> Verification:
     """Verify an installation's database, and write down what was found. Raises `CannotRun`.
 
-    It may be in use: one connection reads, a window at a time.
+    It may be in use: one connection reads, a window at a time. On a standby nothing is written, and `note` is told.
     """
     async with installation.database("relay verify", 1, within=STATEMENT_SECONDS) as database:
         try:
             await check_migrated(database)
             store = Verifying(database)
             found = await Walk(store, clock=ambient().monotonic, tell=tell).run()
-            await store.keep(found)
+            await _keep(store, found, note)
         except NotMigrated as fault:
             raise CannotRun(str(fault)) from fault
         except StoreUnavailable as fault:
             raise away(fault) from fault
     return found
+
+
+async def _keep(store: Verifying, found: Verification, note: Callable[[str], None]) -> None:
+    try:
+        await store.keep(found)
+    except CannotWrite as fault:
+        note(f"the gauge of unaccounted deliveries keeps its value: {one_line(fault)}")

@@ -20,8 +20,11 @@ from relay.cli.progress import Progress
 from relay.cli.reading import read_settings
 from relay.cli.rendering import facts, show, table, words
 from relay.cli.streams import Streams
-from relay.domain.verification import MEANINGS, FaultKind, Verification
+from relay.domain.verification import MEANINGS, FaultKind, FaultsFound, Verification
 from relay.settings import SettingsError
+
+_SHOWN = 5
+"""How many places of each kind of fault a person is shown; JSON has more of them."""
 
 _QUICK = 100_000
 """So many steps are over in a second or two, and need no bar."""
@@ -63,7 +66,7 @@ def command(streams: Streams, data: Path | None) -> int:
 def _verified(installation: Installation, streams: Streams) -> Verification:
     bar = _Bar(streams)
     try:
-        return asyncio.run(verify(installation, bar.tell))
+        return asyncio.run(verify(installation, bar.tell, streams.note))
     finally:
         bar.close()
 
@@ -132,11 +135,11 @@ def _show(found: Verification, streams: Streams) -> None:
     show(streams, facts(rows))
     if found.faults:
         streams.line("")
-        named = [(each.kind, f"{each.count:,}", MEANINGS[each.kind], _first(each.first)) for each in found.faults]
+        named = [(each.kind, f"{each.count:,}", MEANINGS[each.kind], _first(each)) for each in found.faults]
         show(streams, table(("fault", "count", "what it is", "where"), named, prose=("what it is", "where")))
-    streams.line("")
-    good = words("Everything is there, whole and accounted for.", "bold green")
-    show(streams, good if found.ok else words("Not everything is right and accounted for.", "bold red"))
+    if found.ok:
+        streams.line("")
+        show(streams, words("Everything is there, whole and accounted for.", "bold green"))
 
 
 def _positions(found: Verification) -> str:
@@ -148,5 +151,5 @@ def _number(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
 
 
-def _first(places: tuple[str, ...]) -> str:
-    return " ".join(places)
+def _first(each: FaultsFound) -> str:
+    return " ".join(each.first[:_SHOWN]) + (" …" if each.count > _SHOWN else "")
