@@ -45,7 +45,7 @@ COPY = (
 FAULTS = [
     # Positions.
     Planted("a position is missing", "select remove(4)", {K.MISSING_POSITION}),
-    Planted("the last position is missing", "select remove(10)", {K.MISSING_POSITION}),
+    Planted("the last position is missing", "select remove(13)", {K.MISSING_POSITION}),
     Planted("the first position is missing", "select remove(1)", {K.MISSING_POSITION}),
     Planted(
         "a head is behind", "update journal_heads set next_number = next_number - 1 where partition = 6",
@@ -226,6 +226,26 @@ FAULTS = [
     Planted(
         "deliveries are void and their event is not", "update deliveries set status = 'void' where receipt_id = $1",
         {K.VOID_MISMATCH}, 2, fate="waiting",
+    ),
+    Planted(
+        "an event is void and its deliveries are not",
+        "update receipts set void_at = now() where id = $1", {K.VOID_MISMATCH}, 2, fate="waiting",
+    ),
+    Planted(
+        "an event counts again and its deliveries are void",
+        "update receipts set void_at = null where id = $1", {K.VOID_MISMATCH}, 2, fate="void",
+    ),
+    Planted(
+        "an event counts again that is owed to nobody, and is no dead letter",
+        "update receipts set void_at = null where id = $1", {K.UNEXPLAINED_NO_ROUTE}, fate="void_unrouted",
+    ),
+    Planted(
+        "a void event's delivery is gone", "delete from deliveries where id in (select id from deliveries"
+        " where receipt_id = $1 limit 1)", {K.MISSING_DELIVERIES}, fate="void",
+    ),
+    Planted(
+        "a void event's payload is another", "update journal set payload = '' where receipt_id = $1",
+        {K.HASH_MISMATCH}, fate="void",
     ),
     Planted(
         "a delivery is not what its receipt counted",

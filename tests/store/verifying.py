@@ -13,6 +13,7 @@ from relay.domain.delivery import DeadReason, DeliveryMove
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.verification import FaultKind, Verification
 from relay.store.filters import DeadLetterFilter
+from relay.store.journal import Addition, Voided
 from relay.store.redrive import Redrive, Redrives
 from relay.store.request_keys import KeptAnswer
 from relay.store.verify import Verifying
@@ -45,7 +46,7 @@ def kinds(found: Verification) -> set[FaultKind]:
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """One receipt of each fate. All but the last have two deliveries."""
+    """One receipt of each fate. All but the unrouted ones have two deliveries."""
 
     delivered: UUID
     redelivered: UUID
@@ -55,10 +56,12 @@ class Fates:
     in_flight: UUID
     waiting: UUID
     unrouted: UUID
+    void: UUID
+    void_unrouted: UUID
 
 
-EVENTS, MATCHED, NO_ROUTE = 13, 19, 2
-"""How much `in_every_state` makes: eight fates, three events of another tenant, one given up and one routed anew."""
+EVENTS, VOID, MATCHED, NO_ROUTE = 14, 2, 21, 2
+"""How much `in_every_state` makes: ten fates, three of another tenant, one given up, one routed anew, one revived."""
 
 
 async def in_every_state(world: World) -> Fates:
@@ -66,6 +69,7 @@ async def in_every_state(world: World) -> Fates:
     lanes = (await add_lane(world, "first"), await add_lane(world, "second"))
     await _of_another_tenant(world)
     await _of_no_route(world)
+    await _revived(world, lanes)
     both_acked = await _with_fate(world, lanes, DeliveryMove.ACK, DeliveryMove.ACK)
     redelivered = await _with_fate(world, lanes, DeliveryMove.ACK, DeliveryMove.BURY)
     await redrive(world, redelivered)
@@ -81,6 +85,8 @@ async def in_every_state(world: World) -> Fates:
         in_flight=await _with_fate(world, lanes),
         waiting=await _append(world, lanes),
         unrouted=await _append(world, ()),
+        void=await _void(world, lanes),
+        void_unrouted=await _void(world, ()),
     )
 
 
@@ -119,6 +125,28 @@ async def _append(world: World, to: tuple[UUID, ...]) -> UUID:
     receipt = new_id()
     await world.append(event(to=to, key=named(receipt.hex), payload=receipt.bytes, receipt=receipt))
     return receipt
+
+
+async def _void(world: World, lanes: tuple[UUID, ...]) -> UUID:
+    """An event that no quorum confirmed in time, so that it was not acknowledged to its sender."""
+    receipt = new_id()
+    await _append_void(world, event(to=lanes, key=named(receipt.hex), receipt=receipt))
+    return receipt
+
+
+async def _append_void(world: World, addition: Addition) -> None:
+    (appended,) = await world.append(addition)
+    receipt = addition.envelope.receipt_id
+    answer = await world.journal.void([receipt], log_from=appended.log_from, standbys=1, names=["r2"], promise=None)
+    assert answer == {receipt: Voided.VOID}
+
+
+async def _revived(world: World, lanes: tuple[UUID, ...]) -> None:
+    """An event that was void until its sender repeated it; delivered since."""
+    addition = event(to=lanes, key=named("again"))
+    await _append_void(world, addition)
+    await world.append(addition)
+    await _deliver(world)
 
 
 async def _with_fate(world: World, lanes: tuple[UUID, ...], *moves: DeliveryMove) -> UUID:

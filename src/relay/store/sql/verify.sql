@@ -113,7 +113,7 @@ with event as materialized (
     from journal j where j.day = $3 and j.receipt_id between $1 and $2
 ), receipt as materialized (
     select r.id, r.tenant, r.journal_day, r.event_id, r.type, r.expected, r.acked, r.discarded, r.redriven, r.outcome,
-           r.unrouted_at is not null as unrouted, false as void
+           r.unrouted_at is not null as unrouted, r.void_at is not null as void
     from receipts r where r.id between $1 and $2
 ), story as materialized (
     select coalesce(e.id, r.id) as id, e.id is not null as has_event, r.id is not null as has_receipt,
