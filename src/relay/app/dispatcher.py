@@ -21,7 +21,7 @@ from relay.app.connections import check_connections, of_crew
 from relay.app.egress import policy_of
 from relay.app.exposition import dispatcher_http
 from relay.app.faults import CannotRun
-from relay.app.installation import Installation, check_ready, find
+from relay.app.installation import Installation, check_quorum, check_ready, find
 from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
 from relay.app.roles import Role
@@ -40,6 +40,7 @@ from relay.store.database import Commits, Database
 from relay.store.endpoints import Destinations
 from relay.store.health import Health
 from relay.store.queue import Queue
+from relay.store.quorum import examine
 from relay.store.retention import Retention
 from relay.store.wakeups import WakeupListener
 from relay.transports.http import prepare
@@ -64,6 +65,7 @@ async def run_dispatcher(work: Work) -> None:
     world = ambient()
     async with _pools(installation, work.settings) as pools:
         await check_ready(pools.records, installation.vault())
+        await check_quorum(partial(examine, pools.records, work.settings.journal_quorum))
         await check_connections(pools.records, of_crew(work.settings), work.settings)
         with numbers_of(Process.DISPATCHER, work) as metrics:
             dispatcher = _dispatcher(installation, work, pools, world, Broadcast((metrics.listener, log_listener())))

@@ -125,7 +125,7 @@ async def check_ready(database: Database, vault: Vault) -> None:
         raise away(fault) from fault
 
 
-async def check_quorum(check: Callable[[], Awaitable[None]]) -> None:
+async def check_quorum(check: Callable[[], Awaitable[object]]) -> None:
     """Raises `CannotRun` if the server is not set to confirm the quorum that is asked for."""
     try:
         await check()

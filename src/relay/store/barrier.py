@@ -11,6 +11,7 @@ back after `LONGEST_SECONDS`, since the server may be gone without a word, and a
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -19,8 +20,10 @@ from relay.domain.ambient import Ambient
 from relay.domain.telemetry import DurabilityKnown, Listener, QuorumLost, QuorumRegained
 from relay.store import statements
 from relay.store.database import Connection, Database
-from relay.store.faults import QuorumNotPromised, StoreUnavailable
-from relay.store.quorum import Sight, look
+from relay.store.faults import CannotWrite, StoreUnavailable
+from relay.store.quorum import Sight, examine, look
+
+logger = logging.getLogger(__name__)
 
 NAME = "relay gateway barrier"
 """What the connection calls itself."""
@@ -90,12 +93,7 @@ class Barrier:
 
         That no standby is there at present is not against it.
         """
-        async with self._database.connection() as connection:
-            sight = await look(connection, awaits=True)
-        self._know(sight)
-        fault = sight.shortcoming(self._quorum)
-        if fault is not None:
-            raise QuorumNotPromised(fault)
+        self._know(await examine(self._database, self._quorum, awaits=True))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -126,6 +124,10 @@ class Barrier:
             except StoreUnavailable as fault:
                 self._lose(str(fault))
                 self._settle(waiters, confirmed=False)
+            except Exception:
+                logger.exception("a barrier met a bug")
+                self._lose("the barrier met a bug, see the log")
+                self._settle(waiters, confirmed=False)
             else:
                 await self._learn(sight, waiters)
 
@@ -143,7 +145,9 @@ class Barrier:
 
     async def _cross(self, connection: Connection) -> int:
         # bounded by whoever calls: the server ends this wait by none of its own timeouts
-        place: int = await connection.fetchval(statements.text("emit_barrier"), timeout=2 * LONGEST_SECONDS)
+        place: int | None = await connection.fetchval(statements.text("emit_barrier"), timeout=2 * LONGEST_SECONDS)
+        if place is None:
+            raise CannotWrite("the database cannot write: it is a standby")
         return place
 
     async def _learn(self, sight: Sight, waiters: list[asyncio.Future[bool]]) -> None:

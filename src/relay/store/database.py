@@ -17,6 +17,7 @@ from typing import Literal
 import asyncpg
 
 from relay.store import faults
+from relay.store.address import wanted_session
 
 WORK_SECONDS = 30.0
 """How long a block with a connection may last, from asking for the connection to the end of its transaction."""
@@ -87,6 +88,7 @@ class Database:
                 dsn,
                 min_size=0,  # the driver would keep up a floor by itself, with a traceback for each failure
                 max_size=size,
+                target_session_attrs=wanted_session(dsn),
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=within,
                 server_settings=settings,
@@ -179,6 +181,9 @@ def _thrown_away_if_cut_off(connection: Connection) -> Iterator[None]:
         yield
     except (asyncio.CancelledError, TimeoutError):
         throw_away(connection)
+        raise
+    except (asyncpg.ReadOnlySQLTransactionError, faults.CannotWrite):
+        throw_away(connection)  # its server became a standby; the next connection finds the one that writes
         raise
     except asyncpg.InterfaceError as fault:
         if not _is_gone(connection):

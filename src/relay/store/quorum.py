@@ -12,8 +12,8 @@ import asyncpg
 
 from relay.domain.standbys import ServerSays, Standbys, read_standbys, shortcoming
 from relay.store import statements
-from relay.store.database import Connection
-from relay.store.faults import CannotWrite
+from relay.store.database import Connection, Database
+from relay.store.faults import CannotWrite, QuorumNotPromised
 
 LogPlace = int
 """A place in the server's log, in bytes from its beginning."""
@@ -82,6 +82,16 @@ async def look(connection: Connection, log_to: LogPlace | None = None, *, awaits
     if row["log_to"] is None:
         raise CannotWrite("the database cannot write: it is a standby")
     return _sight(row)
+
+
+async def examine(database: Database, quorum: int, *, awaits: bool = False) -> Sight:
+    """Look at a server that is to keep such a quorum. Raises `QuorumNotPromised` if it is not set to."""
+    async with database.connection() as connection:
+        sight = await look(connection, awaits=awaits)
+    fault = sight.shortcoming(quorum)
+    if fault is not None:
+        raise QuorumNotPromised(fault)
+    return sight
 
 
 def _sight(row: asyncpg.Record) -> Sight:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import asyncpg
 
 from relay.store import faults
+from relay.store.address import wanted_session
 from relay.store.database import CONNECT_TIMEOUT, Database
 
 CHANNEL = "relay_wakeups"
@@ -55,6 +56,7 @@ class WakeupListener:
         with faults.translated():
             connection = await asyncpg.connect(
                 self._dsn,
+                target_session_attrs=wanted_session(self._dsn),
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=ANSWER_SECONDS,
                 server_settings={"application_name": self._name},

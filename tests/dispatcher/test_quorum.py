@@ -1,0 +1,159 @@
+"""What may be sent while the quorum is there, is missing, and comes back: three real servers and a real receiver."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from relay.domain.delivery import DeliveryStatus
+from relay.domain.outcome import HandBackReason
+from relay.domain.telemetry import DeliveriesClaimed, DeliveriesHandedBack, QuorumLost, QuorumRegained, ReceiptsClosed
+from relay.store.database import Database
+from relay.store.journal import Journal, Voided
+from tests.support.cluster import Cluster
+from tests.support.dispatching import TUNING, House
+from tests.support.receiver import Receiver
+
+QUORUM = replace(TUNING, quorum=2, quorum_seconds=0.25)
+PATIENT = replace(QUORUM, quorum_seconds=60.0)
+
+
+@pytest.fixture
+async def house(cluster: Cluster, cluster_database: str) -> AsyncIterator[House]:
+    dsn = cluster.dsn(cluster_database)
+    database = await Database.connect(dsn, name="tests", size=3)
+    yield House(dsn, database)
+    cluster.thaw()
+    await database.close()
+
+
+async def closed(house: House, number: int) -> None:
+    await house.until(lambda: sum(each.count for each in house.heard(ReceiptsClosed)) == number)
+
+
+async def handed_back(house: House) -> None:
+    def is_told() -> bool:
+        return any(each.reason is HandBackReason.QUORUM for each in house.heard(DeliveriesHandedBack))
+
+    await house.until(is_told)
+
+
+async def void(house: House, receipt: UUID, log_from: int) -> Voided:
+    journal = Journal(house.database, key_retention_seconds=60)
+    fates = await journal.void([receipt], log_from=log_from, standbys=1, names=["r2", "r3"], promise="ANY 1 (r2, r3)")
+    return fates[receipt]
+
+
+async def log_end(house: House) -> int:
+    async with house.database.connection() as connection:
+        place: int = await connection.fetchval("select pg_current_wal_insert_lsn()")
+    return place
+
+
+async def test_what_the_quorum_has_is_sent(house: House, receiver: Receiver) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching(QUORUM):
+        await house.events(20, endpoint)
+        await closed(house, 20)
+    assert len(receiver.received()) == 20
+    assert house.heard(QuorumLost) == []
+
+
+async def test_what_one_machine_alone_has_is_not_sent_until_another_has_it(
+    house: House, receiver: Receiver, cluster: Cluster
+) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching(QUORUM):
+        cluster.freeze()
+        receipt = await house.event(endpoint)
+        await handed_back(house)
+        assert receiver.received() == []
+        assert (await house.delivery(receipt)).attempts == 0
+        cluster.thaw()
+        await closed(house, 1)
+    assert len(receiver.received()) == 1
+    assert house.heard(QuorumRegained) != []
+
+
+async def test_what_was_confirmed_before_is_sent_while_the_quorum_is_missing(
+    house: House, receiver: Receiver, cluster: Cluster
+) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    waiting = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching(QUORUM):
+        await house.execute("update endpoint_state set held_until = 'infinity' where endpoint_id = $1", waiting)
+        await house.events(30, waiting)
+        await house.event(endpoint)
+        await closed(house, 1)
+        cluster.freeze()
+        fresh = await house.event(endpoint)
+        await handed_back(house)
+        await house.execute("update endpoint_state set held_until = null where endpoint_id = $1", waiting)
+        await closed(house, 31)
+        assert (await house.delivery(fresh)).acked_at is None
+        cluster.thaw()
+        await closed(house, 32)
+
+
+async def test_what_is_declared_void_while_its_proof_is_waited_for_is_never_sent(
+    house: House, receiver: Receiver, cluster: Cluster
+) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching(PATIENT):
+        cluster.freeze()
+        log_from = await log_end(house)
+        receipt = await house.event(endpoint)
+        await house.until(lambda: house.heard(DeliveriesClaimed) != [])
+        assert await void(house, receipt, log_from) is Voided.VOID
+        cluster.thaw()
+        await house.event(endpoint)
+        await closed(house, 1)
+    assert len(receiver.received()) == 1
+    rows = await _statuses(house)
+    assert sorted(rows) == [DeliveryStatus.DELIVERED, DeliveryStatus.VOID]
+
+
+async def test_what_a_quorum_has_by_the_time_of_its_void_stays_and_is_sent(
+    house: House, receiver: Receiver, cluster: Cluster
+) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    log_from = await log_end(house)
+    receipt = await house.event(endpoint)
+    await cluster.streams(*cluster.standbys)
+    assert await void(house, receipt, log_from) is Voided.CONFIRMED
+    async with house.dispatching(QUORUM):
+        await closed(house, 1)
+
+
+async def test_what_may_have_been_sent_is_not_declared_void(house: House, receiver: Receiver, cluster: Cluster) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    log_from = await log_end(house)
+    async with house.dispatching(QUORUM):
+        receipt = await house.event(endpoint)
+        await closed(house, 1)
+        cluster.freeze()
+        await house.event(endpoint)
+        assert await void(house, receipt, log_from) is Voided.UNKNOWN
+        assert (await house.delivery(receipt)).status is DeliveryStatus.DELIVERED
+        cluster.thaw()
+
+
+async def test_a_long_wait_for_the_proof_ends_in_sending_what_still_counts(
+    house: House, receiver: Receiver, cluster: Cluster
+) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching(PATIENT):
+        cluster.freeze()
+        await house.event(endpoint)
+        await house.until(lambda: house.heard(DeliveriesClaimed) != [])
+        cluster.thaw()
+        await closed(house, 1)
+    assert house.heard(DeliveriesHandedBack) == []
+
+
+async def _statuses(house: House) -> list[str]:
+    async with house.database.connection() as connection:
+        return [row[0] for row in await connection.fetch("select status::text from deliveries")]
