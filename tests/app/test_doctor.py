@@ -35,6 +35,7 @@ from relay.store.keys import agree_on_keys
 from relay.store.vault import Vault, new_key
 from tests.store.test_faults import as_a_guest
 from tests.support import certificates
+from tests.support.cluster import Cluster
 from tests.support.database import Server
 from tests.support.deliveries import new_id
 from tests.support.installation import LOOPBACK, free_port
@@ -66,7 +67,34 @@ async def test_a_fresh_installation_lacks_its_processes_alone(database_dsn: str)
     faults = [name for name, each in found.items() if each.level is not Level.OK]
     assert faults == ["gateway", "dispatcher"]
     assert found["dispatcher"].text == "none has ever reported: start one with `relay dispatcher`"
-    assert {"settings", "authorities", "database", "role", "connections", "schema", "keys", "endpoints"} <= set(found)
+    assert {
+        "settings",
+        "authorities",
+        "database",
+        "role",
+        "connections",
+        "schema",
+        "keys",
+        "quorum",
+        "endpoints",
+    } <= set(found)
+
+
+async def test_a_quorum_that_the_server_does_not_promise_is_a_fault_with_what_to_set(database_dsn: str) -> None:
+    level, text = level_and_text((await examined(database_dsn, RELAY_JOURNAL_QUORUM="2"))["quorum"])
+    assert level is Level.FAULT
+    assert "set it to 'ANY 1 (name, name)'" in text
+
+
+async def test_a_quorum_that_is_there_is_told_and_one_that_nobody_asks_for_is_a_warning(
+    cluster: Cluster, cluster_database: str
+) -> None:
+    dsn = cluster.dsn(cluster_database)
+    asked = (await examined(dsn, RELAY_JOURNAL_QUORUM="2"))["quorum"]
+    assert level_and_text(asked) == (Level.OK, "a 202 waits for 2 of 3 servers")
+    unasked = (await examined(dsn))["quorum"]
+    assert unasked.level is Level.WARNING
+    assert unasked.text.endswith("waits for one disk alone: set it to 2")
 
 
 async def test_a_dispatcher_that_reports_is_seen(database_dsn: str, database: Database) -> None:
@@ -304,7 +332,7 @@ def test_no_authorities_at_all_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_settings_without_effect_are_a_warning_and_promises_that_are_not_kept_a_fault() -> None:
-    refused = machine.examine_settings(read({"RELAY_JOURNAL_QUORUM": "2"}))
+    refused = machine.examine_settings(read({"RELAY_TRUSTED_PROXIES": "10.0.0.0/8"}))
     assert [each.level for each in refused] == [Level.FAULT]
     idle = machine.examine_settings(read({"RELAY_TELEGRAM_URL": "https://telegram.example"}))
     assert [each.level for each in idle] == [Level.WARNING]

@@ -8,6 +8,7 @@ taken in is dropped before the bound.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +21,7 @@ from relay.api import ApiDeps, EndpointLimits, create_api
 from relay.app.ambience import ambient
 from relay.app.connections import check_connections, of_crew
 from relay.app.egress import policy_of
-from relay.app.installation import Installation, away, check_quorum, check_ready, find
+from relay.app.installation import Installation, away, check_quorum, check_ready, find, unused_standbys
 from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
 from relay.app.roles import LAST_APPENDS_SECONDS, Role
@@ -44,6 +45,7 @@ from relay.store.health import Health
 from relay.store.history import History
 from relay.store.journal import Journal
 from relay.store.queue import Queue
+from relay.store.quorum import examine
 from relay.store.receipts import Receipts
 from relay.store.redrive import Redrives
 from relay.store.vault import Vault
@@ -51,6 +53,8 @@ from relay.store.wakeups import WakeupSender
 from relay.web.serving import by_path
 
 NAME = "relay gateway"
+
+logger = logging.getLogger("relay")
 
 _APPENDING, _WAKING, _CHECKING, _BARRIER = 2, 1, 1, 1
 """Connections for the append in flight and the reading of the rules, for wake-ups, for readiness, and for the barrier
@@ -85,6 +89,7 @@ async def run_gateway(work: Work) -> None:
             emit = Broadcast((metrics.listener, log_listener()))
             barrier = _barrier(work.settings, pools, world, emit)
             await check_quorum(barrier.check)
+            await _tell_of_unused(pools, work.settings)
             async with barrier.running():
                 gateway = _gateway(work.settings, pools, vault, world, barrier, emit)
                 await _serve(
@@ -123,6 +128,13 @@ async def _tell_of_drain(stop: asyncio.Event, emit: Listener) -> None:
 def _barrier(settings: Settings, pools: _Pools, world: Ambient, emit: Listener) -> Barrier:
     seconds = settings.journal_timeout_ms / 1000
     return Barrier(pools.barrier, quorum=settings.journal_quorum, seconds=seconds, ambient=world, emit=emit)
+
+
+async def _tell_of_unused(pools: _Pools, settings: Settings) -> None:
+    """Standbys that nobody waits for are worth a line: whoever runs some expects a 202 to mean more."""
+    unused = unused_standbys(await examine(pools.checks, settings.journal_quorum), settings.journal_quorum)
+    if unused is not None:
+        logger.warning("standbys_not_waited_for", extra={"fields": {"detail": unused}})
 
 
 def _gateway(

@@ -32,6 +32,7 @@ from relay.store.faults import (
 )
 from relay.store.keys import OtherKeys, agree_on_keys
 from relay.store.migrate import check_migrated
+from relay.store.quorum import Sight
 from relay.store.vault import InvalidKey, Vault, new_key
 
 KEY_FILE = "secret-keys"
@@ -133,6 +134,16 @@ async def check_quorum(check: Callable[[], Awaitable[object]]) -> None:
         raise CannotRun(f"RELAY_JOURNAL_QUORUM cannot be kept: {fault}") from fault
     except StoreUnavailable as fault:
         raise away(fault) from fault
+
+
+def unused_standbys(sight: Sight, quorum: int) -> str | None:
+    """What to tell whoever has standbys that commits could wait for, and does not ask for it; None if not so."""
+    if quorum > 1 or not sight.listed.names:
+        return None
+    return (
+        f"the server's commits can wait for {', '.join(sight.listed.names)}, and with RELAY_JOURNAL_QUORUM at 1 a 202"
+        " waits for one disk alone: set it to 2"
+    )
 
 
 def away(fault: StoreUnavailable) -> CannotRun:

@@ -45,12 +45,13 @@ class Horizon:
 class Sight:
     """What one look at the server showed.
 
-    `standbys` of the listed ones have the log on disk up to `log_to`; where that was the end of it, `horizon` is what
-    they then have.
+    `standbys` of the listed ones have the log on disk up to `log_to`, of `streaming` that there are; where that was the
+    end of it, `horizon` is what they then have.
     """
 
     log_to: LogPlace
     standbys: int
+    streaming: int
     horizon: Horizon
     said: ServerSays
     listed: Standbys
@@ -104,6 +105,7 @@ def _sight(row: asyncpg.Record) -> Sight:
     return Sight(
         log_to=row["log_to"],
         standbys=row["standbys"],
+        streaming=row["streaming"],
         horizon=Horizon(row["timeline"], row["before_xid"]),
         said=said,
         listed=read_standbys(said.standby_names),

@@ -14,14 +14,15 @@ from relay.app.connections import check_connections, of_everything
 from relay.app.doctor.clocks import compare
 from relay.app.doctor.findings import Finding, Findings, bounded, fault, ok, warning
 from relay.app.faults import CannotRun
-from relay.app.installation import Installation, find
+from relay.app.installation import Installation, find, unused_standbys
 from relay.settings import Settings, SettingsError
 from relay.store.database import Database
 from relay.store.examination import OLDEST_SUPPORTED, Examination
-from relay.store.faults import NotMigrated, StoreUnavailable
+from relay.store.faults import NotMigrated, QuorumNotPromised, StoreUnavailable
 from relay.store.health import DISPATCHER, Health
 from relay.store.keys import OtherKeys, check_keys
 from relay.store.migrate import check_migrated
+from relay.store.quorum import examine
 
 CONNECTIONS = 4
 CONNECT_SECONDS = 5.0
@@ -72,6 +73,7 @@ async def _examine(
         return tuple(about)
     rest = await asyncio.gather(
         bounded("keys", _told(_keys(database, installation)), _LATE),
+        bounded("quorum", _told(_quorum(database, settings.journal_quorum)), _LATE),
         bounded("dispatcher", _told(_dispatcher(database)), _LATE),
         further(database),
     )
@@ -132,6 +134,21 @@ async def _keys(database: Database, installation: Installation) -> Findings:
     except (OtherKeys, CannotRun) as other:
         return (fault("keys", str(other)),)
     return (ok("keys", "the secret keys are the installation's" if sealed else "no secret was sealed yet"),)
+
+
+async def _quorum(database: Database, quorum: int) -> Findings:
+    try:
+        sight = await examine(database, quorum)
+    except QuorumNotPromised as weaker:
+        return (fault("quorum", str(weaker)),)
+    unused = unused_standbys(sight, quorum)
+    if unused is not None:
+        return (warning("quorum", unused),)
+    if quorum == 1:
+        return (ok("quorum", "a 202 waits for the disk of one server"),)
+    if sight.streaming < quorum - 1:
+        return (fault("quorum", sight.missing(quorum)),)
+    return (ok("quorum", f"a 202 waits for {quorum} of {1 + len(sight.listed.names)} servers"),)
 
 
 async def _dispatcher(database: Database) -> Findings:

@@ -18,7 +18,7 @@ with place as materialized (
     select case when pg_is_in_recovery() then null else coalesce($1::pg_lsn, pg_current_wal_flush_lsn()) end as log_to
 )
 select p.log_to,
-       (select count(*) from listed_standbys s where s.flushed >= p.log_to) as standbys,
+       h.standbys, h.streaming,
        pg_snapshot_xmin(pg_current_snapshot())::text::bigint as before_xid,
        case when p.log_to is not null
             then ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::bigint end as timeline,
@@ -32,7 +32,10 @@ select p.log_to,
              where s.setrole in (0, current_user::regrole)
                and s.setdatabase in (0, (select d.oid from pg_database d where d.datname = current_database()))
                and starts_with(c.setting, 'synchronous_commit=')) as levels
-from place p;
+from place p
+cross join lateral (
+    select count(*) filter (where s.flushed >= p.log_to) as standbys, count(*) as streaming from listed_standbys s
+) h;
 
 -- name: end_forgotten_barriers
 -- parameters: application name, seconds
