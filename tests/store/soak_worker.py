@@ -28,7 +28,8 @@ MOST_OWED = 5_000
 async def append(world: World, seconds: float) -> int:
     """Append groups over all tenants with fan-outs from 0 to 5; some keys are used by every appender."""
     snapshot = await world.endpoints.snapshot()
-    lanes = [rule.endpoint_id for rule in snapshot.rules.rules]
+    rules = snapshot.rules.rules
+    lanes = {tenant: [rule.endpoint_id for rule in rules if rule.tenant == tenant] for tenant in TENANTS}
     health = Health(world.database)
     ends_at, appended = time.monotonic() + seconds, 0
     while time.monotonic() < ends_at:
@@ -39,7 +40,9 @@ async def append(world: World, seconds: float) -> int:
         random.shuffle(keys)
         tenants = [random.choice(list(TENANTS)) for _ in keys]
         group = [
-            event(to=random.sample(lanes, random.randrange(6)), key=key, tenant=tenant, partition=TENANTS[tenant])
+            event(
+                to=random.sample(lanes[tenant], random.randrange(6)), key=key, tenant=tenant, partition=TENANTS[tenant]
+            )
             for key, tenant in zip(keys, tenants, strict=True)
         ]
         results = await world.journal.append(snapshot.versions, group)

@@ -18,6 +18,7 @@ from relay.store.verify import Records, Verifying
 from tests.store.verifying import DAY_MS, OTHER, OTHER_PARTITION, Fates, in_every_state, kinds, verified, walk
 from tests.store.world import World, event, new_id, only
 from tests.support.database import Server
+from tests.support.verified import assert_right
 
 K = FaultKind
 DATABASE = f"relay_faults_{os.getpid()}"
@@ -404,3 +405,11 @@ async def test_however_many_faults_there_are_only_the_first_are_named(world: Wor
     await world.sql("update journal set payload = ''")
     (fault,) = (await verified(world, window=7)).faults
     assert (fault.count, len(fault.first)) == (50, 20)
+
+
+async def test_the_last_word_of_a_test_of_the_whole_tells_what_is_wrong(world: World, database_dsn: str) -> None:
+    fates = await in_every_state(world)
+    await assert_right(database_dsn)
+    await world.sql("update journal set payload = '' where receipt_id = $1", fates.dead)
+    with pytest.raises(AssertionError, match="hash_mismatch"):
+        await assert_right(database_dsn)

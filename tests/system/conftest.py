@@ -22,6 +22,7 @@ from tests.support.installation import Installation, Service
 from tests.support.npm import kept_folder
 from tests.support.receiver import Receiver
 from tests.support.vendors import Vendors
+from tests.support.verified import assert_right
 
 ROLE = "relay_system_tests"
 PASSWORD = "not-a-secret"
@@ -97,7 +98,10 @@ def alone(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Installati
 
 
 def ended(installation: Installation, request: pytest.FixtureRequest) -> Iterator[Installation]:
-    """Hand out an installation and end it; after a failed test, print what its processes had to say."""
+    """Hand out an installation and end it. Whatever was done to it, its database must be right then.
+
+    After a failed test, print what its processes had to say.
+    """
     try:
         yield installation
     finally:
@@ -106,6 +110,8 @@ def ended(installation: Installation, request: pytest.FixtureRequest) -> Iterato
         finally:
             if request.node.stash.get(_failed, False):
                 print(installation.log_tails())  # noqa: T201 - pytest shows it beside the failure
+    if installation.dsn is not None and not request.node.stash.get(_failed, False):
+        asyncio.run(assert_right(installation.dsn))
 
 
 @pytest.fixture
