@@ -100,18 +100,27 @@ class Cluster:
         """The first column of the first row."""
         return (await self.fetch(name, sql, *arguments))[0][0]
 
-    async def alter_system(self, **settings: str | None) -> None:
-        """Set settings of the primary, or with None take back what was set; in force for new sessions on return."""
+    async def alter_system(self, on: str | None = None, **settings: str | None) -> None:
+        """Set settings of a server, the primary if none is named; None takes back what was set. They are in force for
+        new sessions on return."""
+        server = on or self.primary
         for name, value in settings.items():
             change = f"reset {name}" if value is None else f"set {name} = '{value}'"
-            await self.fetch(self.primary, f"alter system {change}")
-        before = await self.value(self.primary, "select pg_conf_load_time()")
-        await self.fetch(self.primary, "select pg_reload_conf()")
+            await self.fetch(server, f"alter system {change}")
+        before = await self.value(server, "select pg_conf_load_time()")
+        await self.fetch(server, "select pg_reload_conf()")
 
         async def reloaded() -> bool:
-            return bool(await self.value(self.primary, "select pg_conf_load_time() > $1", before))
+            return bool(await self.value(server, "select pg_conf_load_time() > $1", before))
 
-        await eventually(reloaded, DEADLINE, "the primary has read its settings again")
+        await eventually(reloaded, DEADLINE, f"{server} has read its settings again")
+
+    async def rename_standby(self, name: str, to: str) -> None:
+        """Have a standby call itself something else, under which nobody waits for it; `heal` takes it back."""
+        conninfo = self._conninfo(name, [other for other in NAMES if other != name])
+        renamed = conninfo.replace(f"application_name={name}", f"application_name={to}")
+        await self.alter_system(on=name, primary_conninfo=renamed)
+        await self.streams(to)
 
     # ---- machines that stop, and go on ----
 
@@ -143,7 +152,7 @@ class Cluster:
         segment = _shared_memory(cluster)
         if name in self._servers:
             self.kill(name)
-        shutil.rmtree(cluster)
+        cluster.rename(self._lost(name))  # which takes no time, unlike removing it
         ctypes.CDLL(None).shmctl(segment, _IPC_RMID, None)  # it has no folder any more whose next server would
 
     async def start(self, name: str) -> None:
@@ -157,6 +166,7 @@ class Cluster:
         assert name != self.primary
         if self._layout(name).cluster.exists():
             self.destroy(name)
+        await asyncio.to_thread(shutil.rmtree, self._lost(name), ignore_errors=True)
         await self._has_slot(name)
         await asyncio.to_thread(self._copy_of_the_primary, name)
         await self.start(name)
@@ -202,13 +212,14 @@ class Cluster:
         if self.primary not in self.alive:
             await self.promote_furthest()
         changed = "select name from pg_file_settings where sourcefile like '%/postgresql.auto.conf'"
-        names = [row["name"] for row in await self.fetch(self.primary, changed)]
-        if names:
-            await self.alter_system(**dict.fromkeys(names))
+        for name in self.alive:
+            if found := await self.fetch(name, changed):
+                await self.alter_system(on=name, **dict.fromkeys([row["name"] for row in found]))
         for name in self.standbys:
             if name not in self.alive:
                 await self.rebuild(name)
         await self.streams()
+        await self.fetch(self.primary, f"alter role {OWNER} reset all")
 
     # ---- databases ----
 
@@ -244,6 +255,7 @@ class Cluster:
         self.thaw()
         for name in NAMES:
             if self._layout(name).cluster.exists():
+                shutil.rmtree(self._lost(name), ignore_errors=True)
                 self.destroy(name)
             discard_sockets(self._sockets(name))
 
@@ -251,6 +263,10 @@ class Cluster:
 
     def _layout(self, name: str) -> Layout:
         return Layout(self._folder, name)
+
+    def _lost(self, name: str) -> Path:
+        """What a data folder is called that counts as gone; in the way of nothing, and removed with all the rest."""
+        return self._layout(name).home / f"{name}.lost"
 
     def _sockets(self, name: str) -> Path:
         layout = self._layout(name)
