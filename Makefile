@@ -52,6 +52,10 @@ run: setup  ## start everything on this machine, send a first event and show its
 test: check domain-coverage  ## set up, check, then run every test
 	@$(BIN)/python -m pytest -n auto --dist worksteal
 
+.PHONY: failover
+failover: setup  ## lose twenty primaries under load, and nothing that was accepted
+	@RELAY_FAILOVER_ROUNDS=20 $(BIN)/python -m pytest -q --timeout 1800 tests/system/test_quorum_machines_lost.py
+
 .PHONY: domain-coverage
 domain-coverage: setup  ## the domain's own tests must take each of its branches
 	@$(BIN)/coverage run -m pytest -q tests/domain

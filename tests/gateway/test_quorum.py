@@ -124,7 +124,7 @@ async def test_a_quorum_that_comes_back_before_the_void_makes_it_a_202_after_all
 
 
 async def test_one_standby_is_enough(world: World, cluster: Cluster) -> None:
-    cluster.freeze("r2")
+    cluster.freeze(cluster.standbys[0])
     assert (await world.post()).json()["durability"] == {"confirmed": 2, "of": 3}
 
 

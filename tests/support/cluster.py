@@ -46,6 +46,7 @@ BASE_BACKUP_SECONDS = 120.0
 SETTINGS = {
     "max_connections": "200",
     "shared_buffers": "32MB",
+    "min_wal_size": "32MB",
     "wal_keep_size": "512MB",  # a standby finds what it lacks at a promoted one, which kept no slot for it
     "wal_retrieve_retry_interval": "50ms",  # a standby that lost its primary looks for the next one this often
     "dynamic_shared_memory_type": "mmap",  # in the data folder, so that nothing outlives a server that was killed
@@ -79,7 +80,8 @@ class Cluster:
 
     def dsn(self, database: str = OWNER, *, only: str | None = None) -> str:
         """The address for the owner, who is no superuser: of one server, or of all three, where it is the primary's."""
-        hosts = ",".join(quote(str(self._sockets(name))) for name in ([only] if only else NAMES))
+        names = [only] if only else [self.primary, *self.standbys]
+        hosts = ",".join(quote(str(self._sockets(name))) for name in names)
         login = f"{OWNER}:{self._credentials.owner.expose()}"
         return f"postgresql://{login}@/{database}?host={hosts}&port={PORT}&target_session_attrs=read-write"
 
@@ -121,6 +123,17 @@ class Cluster:
         renamed = conninfo.replace(f"application_name={name}", f"application_name={to}")
         await self.alter_system(on=name, primary_conninfo=renamed)
         await self.streams(to)
+
+    async def part(self, *names: str) -> None:
+        """Have standbys live on and follow nobody, as behind a network that is cut, until `join`."""
+        for name in names:
+            await self.alter_system(on=name, primary_conninfo="")
+            await self._is_cut_off(name)
+
+    async def join(self, *names: str) -> None:
+        """Have standbys follow the primary again, whichever that is by now."""
+        for name in names:
+            await self.alter_system(on=name, primary_conninfo=None)
 
     # ---- machines that stop, and go on ----
 
@@ -173,7 +186,7 @@ class Cluster:
         await self.streams(name)
 
     async def streams(self, *names: str) -> None:
-        """Return when these stream from the primary and have no less than it had at the call; all standbys by default.
+        """Return when these stream from the primary and show what it had at the call; all standbys by default.
 
         Raises `NotInTime`.
         """
@@ -181,7 +194,7 @@ class Cluster:
         reached = await self.value(self.primary, "select pg_current_wal_flush_lsn()::text")
         query = (
             "select array_agg(application_name order by application_name) from pg_stat_replication"
-            " where state = 'streaming' and flush_lsn >= $1::text::pg_lsn and application_name = any($2)"
+            " where state = 'streaming' and replay_lsn >= $1::text::pg_lsn and application_name = any($2)"
         )
 
         async def all_of_them() -> bool:
@@ -228,6 +241,7 @@ class Cluster:
         """The name of a fresh database of the owner, migrated already; dropped at the end, once the quorum is there."""
         name = f"relay_{next(self._numbers)}"
         await self.fetch(self.primary, f"create database {name} template {template} owner {OWNER}")
+        await self.streams()
         try:
             yield name
         finally:
@@ -339,14 +353,18 @@ class Cluster:
 
     async def _received(self, name: str) -> int:
         """How far a standby has what the lost primary sent, once nothing more can come."""
+        await self._is_cut_off(name)
+        reached = "select greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) - '0/0'::pg_lsn"
+        return int(await self.value(name, reached))
+
+    async def _is_cut_off(self, name: str) -> None:
+        """Return when a standby receives nothing any more."""
         receiver = "select from pg_stat_wal_receiver where status = 'streaming'"
 
         async def cut_off() -> bool:
             return not await self.fetch(name, receiver)
 
-        await eventually(cut_off, DEADLINE, f"{name} has noticed that the primary is gone")
-        reached = "select greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) - '0/0'::pg_lsn"
-        return int(await self.value(name, reached))
+        await eventually(cut_off, DEADLINE, f"{name} receives nothing any more")
 
     def _stop_in_its_tracks(self, name: str) -> list[int]:
         """Stop a server and then its children, since only it makes new ones; answers all of them."""

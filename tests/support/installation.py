@@ -303,7 +303,7 @@ class Installation:
     async def all_closed(self, receipts: int, within: float) -> None:
         """Return when there are so many receipts and each has closed as delivered. Raises `NotInTime`."""
 
-        counts = "select count(*), count(*) filter (where outcome = 'delivered') from receipts"
+        counts = "select count(*), count(*) filter (where outcome = 'delivered') from receipts where void_at is null"
 
         async def closed() -> bool:
             return tuple((await self.fetch(counts))[0]) == (receipts, receipts)
@@ -383,6 +383,18 @@ def kill(pid: int, number: signal.Signals) -> None:
     """Send a signal to a process of ours that may have ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+async def replaced(service: Service, killed: int) -> int:
+    """Wait for the successor of a killed worker; answers its process number."""
+
+    async def successor() -> int | None:
+        found = service.workers().get(0)
+        return None if found == killed else found
+
+    found = await eventually(successor, START_SECONDS, f"{service} has a new worker")
+    assert found is not None
+    return found
 
 
 def cpu_seconds(pid: int) -> float:

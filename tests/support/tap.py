@@ -127,6 +127,10 @@ class Tap:
         user, at, _ = parts.netloc.rpartition("@")
         return urlunsplit(parts._replace(netloc=f"{user}{at}{LOOPBACK}:{self._port}", query="target_session_attrs=any"))
 
+    def leads_to(self, dsn: str) -> None:
+        """Lead further connections to another server."""
+        self.dsn_beyond = dsn
+
     def at(self, moment: Moment, *, connection: str, statement: str, about: bytes = b"") -> Place:
         """From now on stop the first conversation that comes to this place."""
         place = Place(moment, connection, statement, about, _loop=self._loop)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+from tests.support.cluster import Cluster
 from tests.support.database import Server
 from tests.support.github_payloads import Payload, read_payloads
 from tests.support.installation import Installation, Service
@@ -112,6 +113,22 @@ def ended(installation: Installation, request: pytest.FixtureRequest) -> Iterato
                 print(installation.log_tails())  # noqa: T201 - pytest shows it beside the failure
     if installation.dsn is not None and not request.node.stash.get(_failed, False):
         asyncio.run(assert_right(installation.dsn))
+
+
+QUORUM = {"RELAY_JOURNAL_QUORUM": "2"}
+"""Settings of an installation on three servers, of which each 202 waits for two."""
+
+
+@pytest.fixture
+async def on_three(
+    cluster: Cluster, cluster_database: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Installation]:
+    """An installation on three servers that nothing runs of yet."""
+    for installation in ended(Installation(tmp_path, cluster.dsn(cluster_database), QUORUM), request):
+        try:
+            yield installation
+        finally:
+            cluster.thaw()
 
 
 @pytest.fixture

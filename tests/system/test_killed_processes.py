@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections import defaultdict
 
 import asyncpg
 import pytest
 
-from relay.testkit.arrivals import Arrival
+from tests.support.accounting import assert_complete
 from tests.support.gate import Gate
-from tests.support.installation import Installation, Service, add_endpoint, eventually, kill, metrics
-from tests.support.producer import Event, Producer, numbered
+from tests.support.installation import Installation, add_endpoint, eventually, kill, metrics, replaced
+from tests.support.producer import Producer, numbered
 from tests.support.receiver import Receiver
-from tests.support.wire import Reply
 
 EVENTS = 1_000
 DEADLINE = 90.0
@@ -32,35 +30,8 @@ MARGIN_SECONDS = 15.0
 """What a busy machine may add."""
 
 
-def event_of(arrival: Arrival) -> str:
-    return next(value for name, value in arrival.headers if name.lower() == "relay-event-id")
-
-
-def assert_complete(arrivals: list[Arrival], accepted: dict[str, Reply], sent: list[Event]) -> None:
-    """Every accepted event has arrived, with its own bytes, and each time under the delivery id that its 202 named."""
-    bodies = {event.key: event.body for event in sent}
-    ids = defaultdict(set)
-    for arrival in arrivals:
-        assert arrival.body == bodies[event_of(arrival)]
-        ids[event_of(arrival)].add(arrival.delivery_id)
-    promised = {key: {owed["id"] for owed in reply.json()["deliveries"]} for key, reply in accepted.items()}
-    assert ids == promised
-
-
 async def nothing_in_flight(installation: Installation) -> bool:
     return bool(await installation.value("select count(*) = 0 from deliveries where status = 'in_flight'"))
-
-
-async def replaced(service: Service, killed: int) -> int:
-    """Wait for the successor of a killed worker; answers its process number."""
-
-    async def successor() -> int | None:
-        found = service.workers().get(0)
-        return None if found == killed else found
-
-    found = await eventually(successor, DEADLINE, f"{service} has a new worker")
-    assert found is not None
-    return found
 
 
 async def test_a_dispatcher_killed_in_the_middle_of_a_thousand_deliveries_loses_none(

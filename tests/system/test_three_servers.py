@@ -33,7 +33,7 @@ async def test_a_commit_waits_while_both_standbys_are_frozen_and_returns_once_th
 
 
 async def test_one_standby_is_enough_for_a_commit(cluster: Cluster, cluster_database: str) -> None:
-    cluster.freeze("r2")
+    cluster.freeze(cluster.standbys[0])
     connection = await asyncpg.connect(cluster.dsn(cluster_database))
     assert await connection.execute("create table t ()", timeout=DEADLINE) == "CREATE TABLE"
     await connection.close()

@@ -39,10 +39,11 @@ class Confirmed:
             return
         if self._barrier.missing is not None:
             raise Refused(MISSING)
+        timeline = self._barrier.timeline
 
         async def send_if_confirmed(message: Message) -> None:
             promises = message["type"] == "http.response.start" and 200 <= message["status"] < 300
-            if promises and not await self._barrier.confirmed():
+            if promises and not await self._barrier.confirmed(timeline):
                 raise Refused(UNPROVEN)
             await send(message)
 

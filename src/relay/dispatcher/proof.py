@@ -53,7 +53,8 @@ class Proofs:
         }
         if not fresh:
             return claim.deliveries
-        proven = await self._prove()
+        # a server that was promoted meanwhile proves its own journal, and not what the lost one had
+        proven = await self._prove() and self._horizon.timeline == claim.timeline
         doubtful = set(fresh)
         if proven:
             elapsed = self._ambient.monotonic() - asked_at

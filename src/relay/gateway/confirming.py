@@ -84,7 +84,7 @@ class Confirming:
     async def _confirm(self, group: Group, appended: Sequence[Appended]) -> None:
         appended_at = self._ambient.monotonic()
         try:
-            if await self._barrier.confirmed():
+            if await self._barrier.confirmed(max((result.timeline for result in appended), default=0) or None):
                 self._finish(group, appended)
             else:
                 await self._miss(group, appended, appended_at)

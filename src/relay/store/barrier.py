@@ -1,8 +1,9 @@
 """The barrier: waiting until everything committed so far is on the quorum, once for all who wait.
 
 Owns the connection on which it is waited, its pace, and what is known meanwhile: whether the quorum is missing, and how
-far it was proven. Invariant: `confirmed` answers yes only if a look at the standbys, after the caller's commit, has
-proved it; a commit that the server merely released proves nothing.
+far it was proven. Invariant: `confirmed` answers yes only if a look at the standbys, after the caller's commit and on
+the server where that was made, has proved it; a commit that the server merely released proves nothing, nor does another
+server that was promoted meanwhile.
 
 A barrier that does not come back is the probe: while one is out, the quorum is missing. It holds no lock. It is called
 back after `LONGEST_SECONDS`, since the server may be gone without a word, and another one is sent.
@@ -48,6 +49,13 @@ class Durability(NamedTuple):
     of: int
 
 
+class _Waiter(NamedTuple):
+    """Somebody who waits for a proof, of this timeline alone if one is given."""
+
+    told: asyncio.Future[bool]
+    timeline: int | None
+
+
 class Barrier:
     """The barriers of one process; use it as `async with barrier.running():`.
 
@@ -61,10 +69,11 @@ class Barrier:
         self._seconds = seconds
         self._ambient = ambient
         self._emit = emit
-        self._waiting: list[asyncio.Future[bool]] = []
+        self._waiting: list[_Waiter] = []
         self._called = asyncio.Event()
         self._missing_since: float | None = None
         self.missing: str | None = None
+        self.timeline = 0
         self.names: tuple[str, ...] = ()
         self.promise: str | None = None
         self.durability = Durability(quorum, quorum)
@@ -74,16 +83,20 @@ class Barrier:
         """How many standbys must have it."""
         return self._quorum - 1
 
-    async def confirmed(self) -> bool:
-        """Whether everything that was committed before this call is on the quorum now; waits for that, for a while."""
+    async def confirmed(self, timeline: int | None = None) -> bool:
+        """Whether everything that was committed before this call is on the quorum now; waits for that, for a while.
+
+        `timeline` is the server's when it was committed: what a failover has taken away, no later proof confirms.
+        `self.timeline` is the newest that is known, and will do if it was asked for before the commit.
+        """
         if self._quorum == 1:
             return True
-        waiter = asyncio.get_running_loop().create_future()
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), timeline)
         self._waiting.append(waiter)
         self._called.set()
         try:
             async with asyncio.timeout(self._seconds):
-                return bool(await waiter)
+                return bool(await waiter.told)
         except TimeoutError:
             self._lose(f"no standby has confirmed the journal within {self._seconds * 1000:.0f} ms")
             return False
@@ -150,20 +163,22 @@ class Barrier:
             raise CannotWrite("the database cannot write: it is a standby")
         return place
 
-    async def _learn(self, sight: Sight, waiters: list[asyncio.Future[bool]]) -> None:
+    async def _learn(self, sight: Sight, waiters: list[_Waiter]) -> None:
         self._know(sight)
         if sight.proves(self._quorum):
             self._regain()
-            self._settle(waiters, confirmed=True)
+            self._settle([each for each in waiters if each.timeline in (None, self.timeline)], confirmed=True)
+            self._settle(waiters, confirmed=False)
         elif sight.shortcoming(self._quorum) is not None:
             self._lose(sight.missing(self._quorum))
             self._settle(waiters, confirmed=False)
         else:  # a standby has confirmed it and gone; each who waits has a bound of its own
-            self._waiting = [each for each in waiters if not each.done()] + self._waiting
+            self._waiting = [each for each in waiters if not each.told.done()] + self._waiting
             await self._ambient.sleep(PAUSE_SECONDS)
             self._called.set()
 
     def _know(self, sight: Sight) -> None:
+        self.timeline = sight.horizon.timeline
         if sight.shortcoming(self._quorum) is None:
             self.promise, self.names = sight.said.standby_names, sight.listed.names
         else:
@@ -192,7 +207,7 @@ class Barrier:
             self._lose(str(fault))
 
     @staticmethod
-    def _settle(waiters: list[asyncio.Future[bool]], *, confirmed: bool) -> None:
+    def _settle(waiters: list[_Waiter], *, confirmed: bool) -> None:
         for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(confirmed)
+            if not waiter.told.done():
+                waiter.told.set_result(confirmed)

@@ -67,7 +67,8 @@ class AppendResult(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Appended:
     """`answer` is the first answer's exact bytes for a replay and a revival, else None; then `earlier` is that event's
-    receipt. `position` is None only for a conflict. `log_from` is a place in the log before the end of the append.
+    receipt. `position` is None only for a conflict. `log_from` is a place in the log before the end of the append, and
+    `timeline` the server's, which changes with each failover; 0 for a conflict.
     """
 
     result: AppendResult
@@ -75,6 +76,7 @@ class Appended:
     answer: bytes | None
     earlier: UUID | None = None
     log_from: int = 0
+    timeline: int = 0
 
 
 class Voided(StrEnum):
@@ -113,9 +115,9 @@ class Journal:
             raise StaleSnapshot
         assert len(rows) == len(group), "a key that was found taken stays locked until its row is read"
         results: list[Appended] = [_UNSET] * len(group)
-        for ordinal, result, number, head, tail, earlier, log_from in rows:
+        for ordinal, result, number, head, tail, earlier, log_from, timeline in rows:
             position = None if number is None else JournalPosition(group[ordinal - 1].partition, number)
-            results[ordinal - 1] = _appended(result, position, head, tail, earlier, log_from)
+            results[ordinal - 1] = _appended(result, position, head, tail, earlier, log_from, timeline)
         return results
 
     async def void(
@@ -143,12 +145,13 @@ def _appended(
     tail: bytes | None,
     earlier: UUID | None,
     log_from: int,
+    timeline: int,
 ) -> Appended:
     if result == AppendResult.CONFLICT:
         return _UNSET
     assert position is not None, "a day that a living key points to is not dropped"
     answer = None if head is None or tail is None else head + str(position).encode() + tail
-    return Appended(AppendResult(result), position, answer, earlier, log_from)
+    return Appended(AppendResult(result), position, answer, earlier, log_from, timeline)
 
 
 def _arguments(versions: Versions, key_seconds: float, group: Sequence[Addition]) -> tuple[object, ...]:

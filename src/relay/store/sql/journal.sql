@@ -6,9 +6,11 @@
 --             checked_us[], assigned_us[], fan_out[], key[], fingerprint[], answer_head[], answer_tail[],
 --             delivery's event[], delivery[], delivery's receipt[], delivery's endpoint[]
 -- index: versions_pkey, idempotency_keys_pkey, deliveries_pkey, receipts_pkey, journal_heads_pkey, journal_pkey
-select * from append_events(
+-- `timeline` is the server's: only a proof of the same one is about this append.
+select a.*, ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint as timeline
+from append_events(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-    $25, $26, $27, $28, $29);
+    $25, $26, $27, $28, $29) a;
 
 -- name: read_payload
 -- parameters: tenant text, receipt uuid, journal_day date
