@@ -28,7 +28,9 @@ from relay.domain.egress import EgressPolicy
 from relay.domain.outcome import OutcomeClass
 from relay.domain.sending import Phases
 from relay.gateway import IngestLimits, create_gateway
-from relay.store.database import Database
+from relay.store.barrier import NAME as BARRIER
+from relay.store.barrier import Barrier
+from relay.store.database import Commits, Database
 from relay.store.dead_letters import DeadLetters
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
@@ -41,7 +43,6 @@ from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupSender
 from relay.web.serving import by_path
 from tests.support.asgi import Reply, call
-from tests.support.quorum import barrier_of_one
 from tests.support.world import Ear, real_ambient
 
 JSON = ("Content-Type", "application/json")
@@ -135,7 +136,7 @@ class World:
 
     @classmethod
     @asynccontextmanager
-    async def over(cls, dsn: str) -> AsyncIterator[World]:
+    async def over(cls, dsn: str, *, quorum: int = 1) -> AsyncIterator[World]:
         """A process over that database."""
         database = await Database.connect(dsn, name="relay-tests", size=4)
         vault, ambient, draining, ear = Vault([new_key()]), real_ambient(), Switch(), Ear()
@@ -143,7 +144,8 @@ class World:
         destinations = Destinations(database, vault, default_retry=DEFAULT)
         receipts, wakeups = Watched(database), Counted(database)
         queue, health = Queue(database, database), Health(database)
-        barrier = barrier_of_one(database)
+        waiting = await Database.connect(dsn, name=BARRIER, size=1, commits=Commits.AS_SERVER_SAYS)
+        barrier = Barrier(waiting, quorum=quorum, seconds=0.25, ambient=ambient, emit=ear)
         gateway = create_gateway(
             journal=Journal(database, key_retention_seconds=86_400.0),
             endpoints=endpoints,
@@ -180,11 +182,24 @@ class World:
         )
         app = by_path(gateway.routes, api)
         try:
-            yield cls(
-                dsn, app, gateway.routes, api, database, destinations, queue, receipts, wakeups, health, draining, ear
-            )
+            async with barrier.running():
+                yield cls(
+                    dsn,
+                    app,
+                    gateway.routes,
+                    api,
+                    database,
+                    destinations,
+                    queue,
+                    receipts,
+                    wakeups,
+                    health,
+                    draining,
+                    ear,
+                )
         finally:
             await gateway.drain(5.0)
+            await waiting.close()
             await database.close()
 
     async def get(self, path: str, *headers: tuple[str, str]) -> Reply:

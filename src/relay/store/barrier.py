@@ -72,6 +72,7 @@ class Barrier:
         self._waiting: list[_Waiter] = []
         self._called = asyncio.Event()
         self._missing_since: float | None = None
+        self._out: int | None = None  # the server's process that waits
         self.missing: str | None = None
         self.timeline = 0
         self.names: tuple[str, ...] = ()
@@ -121,6 +122,7 @@ class Barrier:
         finally:
             task.cancel()
             await asyncio.wait([task])
+            await self._end_waiting()
 
     async def _run(self) -> None:
         while True:
@@ -133,7 +135,7 @@ class Barrier:
                     sight = await self._ask()
             except TimeoutError:
                 self._settle(waiters, confirmed=False)
-                await self._end_forgotten()
+                await self._end_waiting()
             except StoreUnavailable as fault:
                 self._lose(str(fault))
                 self._settle(waiters, confirmed=False)
@@ -158,7 +160,9 @@ class Barrier:
 
     async def _cross(self, connection: Connection) -> int:
         # bounded by whoever calls: the server ends this wait by none of its own timeouts
+        self._out = connection.get_server_pid()
         place: int | None = await connection.fetchval(statements.text("emit_barrier"), timeout=2 * LONGEST_SECONDS)
+        self._out = None
         if place is None:
             raise CannotWrite("the database cannot write: it is a standby")
         return place
@@ -199,12 +203,16 @@ class Barrier:
             self._emit(QuorumRegained(self._ambient.monotonic() - self._missing_since))
         self._missing_since = self.missing = None
 
-    async def _end_forgotten(self) -> None:
+    async def _end_waiting(self) -> None:
+        """Have the server end the barrier that nobody waits for any more, and those of processes that were killed."""
+        process, self._out = self._out, None
+        if process is None:
+            return
         try:
             async with self._database.connection() as connection:
-                await connection.fetchval(statements.text("end_forgotten_barriers"), NAME, FORGOTTEN_SECONDS)
+                await connection.execute(statements.text("end_barriers"), NAME, process, FORGOTTEN_SECONDS)
         except StoreUnavailable as fault:
-            self._lose(str(fault))
+            logger.warning("a barrier may still wait on the server: %s", fault)
 
     @staticmethod
     def _settle(waiters: list[_Waiter], *, confirmed: bool) -> None:

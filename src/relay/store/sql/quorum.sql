@@ -37,15 +37,17 @@ cross join lateral (
     select count(*) filter (where s.flushed >= p.log_to) as standbys, count(*) as streaming from listed_standbys s
 ) h;
 
--- name: end_forgotten_barriers
--- parameters: application name, seconds
+-- name: end_barriers
+-- parameters: application name, process, seconds
 -- index:
--- A killed process's barrier waits on the server for as long as there is no quorum, and holds a connection. Cancelling
--- one loses nothing: it has written a message that nobody reads.
+-- A barrier whose client is gone waits on the server for as long as there is no quorum, and holds a connection. Ends that
+-- of one server process, and those that killed clients left, which are so many seconds old. Cancelling one loses nothing:
+-- it has written a message that nobody reads.
 select count(pg_cancel_backend(a.pid))
 from pg_stat_activity a
 where a.application_name = $1 and a.usename = current_user and a.datname = current_database()
-  and a.wait_event = 'SyncRep' and a.query_start < now() - $2::double precision * interval '1 second';
+  and a.wait_event = 'SyncRep'
+  and (a.pid = $2::integer or a.query_start < now() - $3::double precision * interval '1 second');
 
 -- name: void_events
 -- parameters: receipts uuid[], log_from pg_lsn, standbys needed, names text[], promise text

@@ -1,0 +1,212 @@
+"""The barrier: what it proves, what it leaves on the server, and what it does when the server is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import asyncpg
+import pytest
+
+from relay.domain.standbys import ServerSays, Standbys
+from relay.domain.telemetry import QuorumLost, QuorumRegained
+from relay.store import barrier as module
+from relay.store.barrier import NAME, Barrier
+from relay.store.database import Commits, Database
+from relay.store.faults import QuorumNotPromised
+from relay.store.quorum import Horizon, Sight
+from tests.support.cluster import Cluster
+from tests.support.installation import eventually
+from tests.support.world import Ear, real_ambient
+
+WAITING = "select pid from pg_stat_activity where application_name = $1 and wait_event = 'SyncRep'"
+END = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1"
+
+
+@pytest.fixture
+async def database(cluster: Cluster, cluster_database: str) -> AsyncIterator[Database]:
+    made = await Database.connect(
+        cluster.dsn(cluster_database), name=NAME, size=1, commits=Commits.AS_SERVER_SAYS, within=4.0
+    )
+    yield made
+    cluster.thaw()
+    await made.close()
+
+
+@pytest.fixture
+def ear() -> Ear:
+    return Ear()
+
+
+@pytest.fixture
+def barrier(database: Database, ear: Ear) -> Barrier:
+    return Barrier(database, quorum=2, seconds=0.25, ambient=real_ambient(), emit=ear)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONGEST_SECONDS", 0.4)
+    monkeypatch.setattr(module, "FORGOTTEN_SECONDS", 0.8)
+
+
+async def test_many_who_wait_share_few_barriers(barrier: Barrier) -> None:
+    async with barrier.running():
+        assert all(await asyncio.gather(*(barrier.confirmed() for _ in range(200))))
+    assert barrier.durability == (2, 3)
+
+
+async def test_a_barrier_that_was_out_before_says_nothing_about_what_came_after(
+    barrier: Barrier, cluster: Cluster
+) -> None:
+    async with barrier.running():
+        cluster.freeze()
+        first = asyncio.create_task(barrier.confirmed())
+        await eventually(_asks(cluster), 10.0, "a barrier is out")
+        second = asyncio.create_task(barrier.confirmed())
+        assert not any(await asyncio.gather(first, second))
+
+
+async def test_an_outage_is_told_once_and_so_is_its_end(barrier: Barrier, cluster: Cluster, ear: Ear) -> None:
+    async with barrier.running():
+        cluster.freeze()
+        for _ in range(3):
+            assert not await barrier.confirmed()
+        cluster.thaw()
+        await ear.until(lambda: ear.of(QuorumRegained) != [])
+        assert await barrier.confirmed()
+    assert len(ear.of(QuorumLost)) == 1
+    assert barrier.missing is None
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_long_outage_leaves_one_connection_waiting(barrier: Barrier, cluster: Cluster, ear: Ear) -> None:
+    async with barrier.running():
+        cluster.freeze()
+        assert not await barrier.confirmed()
+        seen = await _barriers(cluster, 4)
+        assert len(seen) >= 4
+        await eventually(_asks(cluster), 10.0, "one barrier alone is out")
+        cluster.thaw()
+        await ear.until(lambda: ear.of(QuorumRegained) != [])
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_what_a_killed_process_left_waiting_is_ended(
+    barrier: Barrier, cluster: Cluster, cluster_database: str
+) -> None:
+    dsn = cluster.dsn(cluster_database)
+    left = await asyncpg.connect(dsn, server_settings={"application_name": NAME, "synchronous_commit": "on"})
+    pid = left.get_server_pid()
+    cluster.freeze()
+    hanging = asyncio.create_task(left.execute("select pg_logical_emit_message(true, 'relay', '')"))
+    async with barrier.running():
+        assert not await barrier.confirmed()
+
+        async def is_gone() -> bool:
+            return pid not in await waiting(cluster)
+
+        await eventually(is_gone, 20.0, "the forgotten barrier was ended")
+    await hanging
+    left.terminate()
+
+
+async def test_nothing_is_left_waiting_when_a_process_stops(barrier: Barrier, cluster: Cluster) -> None:
+    async with barrier.running():
+        cluster.freeze()
+        assert not await barrier.confirmed()
+
+    async def nobody() -> bool:
+        return not await waiting(cluster)
+
+    await eventually(nobody, 10.0, "no barrier waits")
+
+
+async def test_a_server_that_promises_less_is_refused_at_the_start(barrier: Barrier, cluster: Cluster) -> None:
+    await barrier.check()
+    await cluster.alter_system(synchronous_standby_names="ANY 1 (*)")
+    try:
+        with pytest.raises(QuorumNotPromised, match="name the standbys"):
+            await barrier.check()
+    finally:
+        await cluster.alter_system(synchronous_standby_names=None)
+
+
+async def test_a_role_that_may_not_see_the_standbys_is_refused_with_what_to_grant(
+    barrier: Barrier, cluster: Cluster
+) -> None:
+    await cluster.fetch(cluster.primary, "revoke pg_monitor from relay")
+    try:
+        with pytest.raises(QuorumNotPromised, match="GRANT pg_monitor"):
+            await barrier.check()
+    finally:
+        await cluster.fetch(cluster.primary, "grant pg_monitor to relay")
+
+
+async def test_a_database_that_is_away_confirms_nothing_and_is_found_again(barrier: Barrier, cluster: Cluster) -> None:
+    async with barrier.running():
+        assert await barrier.confirmed()
+        await cluster.fetch(cluster.primary, END, NAME)
+
+        async def is_confirmed() -> bool:
+            return await barrier.confirmed()
+
+        await eventually(is_confirmed, 10.0, "the barrier has a new connection")
+
+
+SAID = ServerSays("ANY 1 (a, b)", ("on",), "on", sees_standbys=True)
+
+
+def sight(standbys: int, said: ServerSays = SAID) -> Sight:
+    return Sight(1000, standbys, 2, Horizon(1, 700), said, Standbys(1, ("a", "b")))
+
+
+@pytest.mark.parametrize(("standbys", "quorum", "proves"), [(0, 2, False), (1, 2, True), (2, 2, True), (1, 3, False)])
+def test_so_many_standbys_prove_it_with_the_primary(standbys: int, quorum: int, proves: bool) -> None:
+    assert sight(standbys).proves(quorum) is proves
+
+
+def test_what_is_not_promised_is_not_proven() -> None:
+    assert not sight(2, ServerSays("", ("on",), "on", sees_standbys=True)).proves(2)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "timeline", "written_by", "covers"),
+    [
+        (Horizon(1, 700), 1, 699, True),
+        (Horizon(1, 700), 1, 700, False),
+        (Horizon(1, 700), 1, 701, False),
+        (Horizon(1, 700), 2, 699, False),
+        (Horizon(1, (1 << 32) + 5), 1, 4, True),
+        (Horizon(1, (1 << 32) + 5), 1, (1 << 32) - 10, True),
+        (Horizon(1, (1 << 32) + 5), 1, 6, False),
+        (Horizon(1, (1 << 31) + 700), 1, 600, False),
+    ],
+)
+def test_a_horizon_covers_what_was_written_before_it(
+    horizon: Horizon, timeline: int, written_by: int, covers: bool
+) -> None:
+    assert horizon.covers(timeline, written_by) is covers
+
+
+async def waiting(cluster: Cluster) -> set[int]:
+    """The server's processes that wait for standbys on behalf of a barrier."""
+    return {row["pid"] for row in await cluster.fetch(cluster.primary, WAITING, NAME)}
+
+
+def _asks(cluster: Cluster) -> Callable[[], Awaitable[bool]]:
+    async def one_is_out() -> bool:
+        return len(await waiting(cluster)) == 1
+
+    return one_is_out
+
+
+async def _barriers(cluster: Cluster, number: int) -> set[int]:
+    """The servers' processes for so many barriers, one after the other."""
+    seen: set[int] = set()
+
+    async def enough() -> bool:
+        seen.update(await waiting(cluster))
+        return len(seen) >= number
+
+    await eventually(enough, 30.0, f"{number} barriers were sent")
+    return seen
