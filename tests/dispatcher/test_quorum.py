@@ -14,6 +14,7 @@ from relay.domain.telemetry import DeliveriesClaimed, DeliveriesHandedBack, Quor
 from relay.store.database import Database
 from relay.store.journal import Journal, Voided
 from tests.support.cluster import Cluster
+from tests.support.deliveries import new_id
 from tests.support.dispatching import TUNING, House
 from tests.support.receiver import Receiver
 
@@ -126,6 +127,10 @@ async def test_what_a_quorum_has_by_the_time_of_its_void_stays_and_is_sent(
     assert await void(house, receipt, log_from) is Voided.CONFIRMED
     async with house.dispatching(QUORUM):
         await closed(house, 1)
+
+
+async def test_what_is_not_there_any_more_is_confirmed_by_nobody(house: House) -> None:
+    assert await void(house, new_id(), await log_end(house)) is Voided.VOID
 
 
 async def test_what_may_have_been_sent_is_not_declared_void(house: House, receiver: Receiver, cluster: Cluster) -> None:

@@ -58,7 +58,10 @@ begin
                 where t.slot_type = 'physical' and t.slot_name = any (p_names)) s
           group by s.name) k;
     if promised and certain >= p_standbys then
-        return query select v.id, 'confirmed'::text from unnest(p_receipts) as v (id);
+        -- what only a lost primary had is not on this server, however far its standbys are
+        return query
+            select v.id, case when r.id is null then 'void' else 'confirmed' end
+            from unnest(p_receipts) as v (id) left join receipts r on r.id = v.id;
         return;
     end if;
 
