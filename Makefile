@@ -97,6 +97,10 @@ soak: setup  ## many processes append, claim and record for a minute; a test doe
 bench: setup  ## drain a backlog beside its two floors: deliveries/s and CPU per delivery
 	$(BIN)/relay loadtest bench
 
+.PHONY: bench-quorum
+bench-quorum: setup  ## time until the 202 with two of three servers, beside one server's and the bare wait
+	$(BIN)/relay loadtest quorum
+
 .PHONY: bench-claims
 bench-claims: setup  ## what a claim costs per row: a small queue beside 1,000,000 rows, half of them in a closed lane
 	@$(BIN)/python -m tests.store.claim_costs

@@ -57,6 +57,11 @@ class EmbeddedReplicas:
         self._patience = {name: Patience() for name in self._names}
         self._watch_at = 0.0
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The process numbers of the servers that were started, in the order of their names."""
+        return tuple(self._servers[name].pid for name in self._names if name in self._servers)
+
     def superuser_dsn(self, name: str) -> str:
         """The address of one server for its superuser: for tests and repairs. Raises `EmbeddedFault` unless started."""
         return self._server(name).superuser_dsn

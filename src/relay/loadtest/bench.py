@@ -132,7 +132,7 @@ class _Bench:
         await self._ground.fill("http://127.0.0.1:1/none", self._plan.shape)
         self._ground.tell("floor: the queue without HTTP")
         with contextlib.ExitStack() as stack:
-            environ = {"DATABASE_URL": self._ground.server.dsn}
+            environ = {"DATABASE_URL": self._ground.dsn}
             clients = [
                 stack.enter_context(child("relay.loadtest.floors", "queue", environ=environ))
                 for _ in range(self._plan.workers)
@@ -140,9 +140,9 @@ class _Bench:
             return self._floor(clients)
 
     def _floor(self, clients: list[Child]) -> Floor:
-        postgres = tree_seconds(self._ground.server.pid)
+        postgres = self._ground.postgres_seconds()
         lines = [each.line() for each in clients]
-        postgres = tree_seconds(self._ground.server.pid) - postgres
+        postgres = self._ground.postgres_seconds() - postgres
         done = sum(int(line["done"]) for line in lines)
         rate = sum(float(line["done"]) / max(float(line["seconds"]), 1e-9) for line in lines)
         spent = sum(float(line["cpu_seconds"]) for line in lines)
@@ -177,7 +177,7 @@ class _Bench:
             return _Spent(
                 time.monotonic(),
                 tree_seconds(dispatcher.pid),
-                tree_seconds(self._ground.server.pid),
+                self._ground.postgres_seconds(),
                 tree_seconds(sink.pid),
             )
 

@@ -1,4 +1,4 @@
-"""What a measurement runs on: a server of its own with durable defaults, a key, and Relay's processes.
+"""What a measurement runs on: servers of its own with durable defaults, a key, and Relay's processes.
 
 Owns the temporary folder and everything started in it. Invariant: nothing of it is left after the block.
 """
@@ -10,8 +10,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from relay.embedded import EmbeddedServer
+from relay.embedded import EmbeddedFault, EmbeddedReplicas, running_dsn
 from relay.loadtest import backlog
+from relay.loadtest.accounting import tree_seconds
 from relay.loadtest.backlog import Shape
 from relay.loadtest.children import Child, child
 from relay.store.database import Database
@@ -28,26 +29,31 @@ IN_FLIGHT = 256
 class Installation:
     """A database to measure on; use `installation` to make one."""
 
-    def __init__(self, server: EmbeddedServer, folder: Path, tell: Tell) -> None:
-        self.server = server
+    def __init__(self, servers: EmbeddedReplicas, dsn: str, folder: Path, tell: Tell) -> None:
+        self._servers = servers
+        self.dsn = dsn
         self.folder = folder
         self.tell = tell
         self._key = new_key()
         self._vault = Vault([self._key])
 
+    def postgres_seconds(self) -> float:
+        """What processor time all its servers have taken so far."""
+        return sum(tree_seconds(pid) for pid in self._servers.pids)
+
     @contextlib.contextmanager
-    def dispatcher(self, workers: int) -> Iterator[Child]:
+    def dispatcher(self, workers: int, *, quorum: int = 1) -> Iterator[Child]:
         """Dispatcher processes inside the block."""
         log = self.folder / "dispatcher.log"
-        environ = self._environ(RELAY_METRICS_BIND="127.0.0.1:0")
+        environ = self._environ(RELAY_METRICS_BIND="127.0.0.1:0", RELAY_JOURNAL_QUORUM=str(quorum))
         with child("relay", "dispatcher", "--workers", str(workers), environ=environ, log=log) as running:
             yield running
 
     @contextlib.contextmanager
-    def gateway(self, bind: str, workers: int) -> Iterator[Child]:
+    def gateway(self, bind: str, workers: int, *, quorum: int = 1) -> Iterator[Child]:
         """Gateway processes inside the block."""
         log = self.folder / "gateway.log"
-        environ = self._environ(RELAY_BIND=bind)
+        environ = self._environ(RELAY_BIND=bind, RELAY_JOURNAL_QUORUM=str(quorum))
         with child("relay", "gateway", "--workers", str(workers), environ=environ, log=log) as running:
             yield running
 
@@ -61,16 +67,24 @@ class Installation:
 
     async def owed(self) -> int:
         """How many deliveries are pending or in flight."""
-        database = await Database.connect(self.server.dsn, name="relay-bench", size=1)
+        database = await Database.connect(self.dsn, name="relay-bench", size=1)
         try:
             return await Health(database).owed()
         finally:
             await database.close()
 
-    async def _prepare(self, url: str, number: int, shape: Shape | None) -> None:
-        database = await Database.connect(self.server.dsn, name="relay-bench", size=2)
+    async def migrate(self) -> None:
+        """Give the database its tables, if it has none."""
+        database = await Database.connect(self.dsn, name="relay-bench", size=1)
         try:
             await migrate(database)
+        finally:
+            await database.close()
+
+    async def _prepare(self, url: str, number: int, shape: Shape | None) -> None:
+        await self.migrate()
+        database = await Database.connect(self.dsn, name="relay-bench", size=2)
+        try:
             await backlog.remove_endpoints(database, self._vault)
             endpoints = await backlog.add_endpoints(database, self._vault, url, number, max_in_flight=IN_FLIGHT)
             if shape is not None:
@@ -81,7 +95,7 @@ class Installation:
 
     def _environ(self, **settings: str) -> dict[str, str]:
         return {
-            "DATABASE_URL": self.server.dsn,
+            "DATABASE_URL": self.dsn,
             "RELAY_SECRET_KEYS": self._key.expose(),
             "RELAY_ALLOW_PRIVATE_ENDPOINTS": "true",
             "RELAY_LOG_LEVEL": "warning",
@@ -90,15 +104,22 @@ class Installation:
 
 
 @contextlib.contextmanager
-def installation(tell: Tell) -> Iterator[Installation]:
-    """A fresh installation in a temporary folder, gone after the block. Raises `EmbeddedFault`."""
+def installation(tell: Tell, *, servers: int = 1, quorum: int = 1) -> Iterator[Installation]:
+    """A fresh installation in a temporary folder, gone after the block. Raises `EmbeddedFault`.
+
+    One server, or three of which `quorum` have a commit before it is confirmed.
+    """
     with tempfile.TemporaryDirectory(prefix="relay-bench-") as folder:
-        server = EmbeddedServer(Path(folder) / "data")
-        server.start(tell)
+        data = Path(folder) / "data"
+        replicas = EmbeddedReplicas(data, servers, quorum=quorum)
+        replicas.start(tell)
         try:
-            yield Installation(server, Path(folder), tell)
+            dsn = running_dsn(data)
+            if dsn is None:
+                raise EmbeddedFault("the database of the measurement has died")
+            yield Installation(replicas, dsn, Path(folder), tell)
         finally:
-            server.stop()
+            replicas.stop()
 
 
 def sink_url(sink: Child) -> str:

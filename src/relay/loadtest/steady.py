@@ -12,6 +12,7 @@ import json
 import socket
 import time
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import msgspec
@@ -24,13 +25,17 @@ from relay.loadtest.sink import read_record
 
 START_SECONDS = 60.0
 
+_TITLE = 34
+_SHOWN = ("p50", "p95", "p99", "max")
+
 SETTLE_SECONDS = 60.0
 """How long after the last post deliveries may still arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """So many posts per second for so many seconds, each owed to `endpoints`, through so many processes."""
+    """So many posts per second for so many seconds, each owed to `endpoints`, through so many processes; `quorum`
+    machines have an event before its 202."""
 
     rate: float
     seconds: float
@@ -38,6 +43,7 @@ class Load:
     payload_bytes: int
     gateways: int
     dispatchers: int
+    quorum: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ class Steady:
 def run(load: Load, tell: Tell) -> Steady:
     """Measure. Raises `RuntimeError` if a process of the measurement fails."""
     with installation(tell) as ground:
-        return asyncio.run(_measure(load, ground))
+        return asyncio.run(measure(load, ground))
 
 
 def text(steady: Steady) -> str:
@@ -71,9 +77,9 @@ def text(steady: Steady) -> str:
     )
     lines = [
         f"{load.rate:,.0f} events/s for {load.seconds:.0f} s to {load.endpoints} endpoint(s): {answers}",
-        f"{'ms from due to':24}{'p50':>10}{'p95':>10}{'p99':>10}{'max':>10}",
-        f"{'answered (the 202)':24}" + _row(steady.answered_ms),
-        f"{'arrived at its endpoint':24}" + _row(steady.arrived_ms),
+        times_head("ms from due to"),
+        times_row("answered (the 202)", steady.answered_ms),
+        times_row("arrived at its endpoint", steady.arrived_ms),
         costs,
         f"lost {steady.lost}, duplicates {steady.duplicates}",
     ]
@@ -85,11 +91,18 @@ def as_json(steady: Steady) -> str:
     return json.dumps(asdict(steady))
 
 
-def _row(times: dict[str, float]) -> str:
-    return "".join(f"{times[name]:10.1f}" for name in ("p50", "p95", "p99", "max"))
+def times_head(title: str) -> str:
+    """The line above `times_row`s."""
+    return f"{title:{_TITLE}}" + "".join(f"{name:>10}" for name in _SHOWN)
 
 
-async def _measure(load: Load, ground: Installation) -> Steady:
+def times_row(title: str, times: Mapping[str, float]) -> str:
+    """One line of a table: what `percentiles` answered."""
+    return f"{title:{_TITLE}}" + "".join(f"{times[name]:10.1f}" for name in _SHOWN)
+
+
+async def measure(load: Load, ground: Installation) -> Steady:
+    """Put the load on an installation and return when what was accepted has arrived. Raises `RuntimeError`."""
     number = int(load.rate * load.seconds)
     bind = f"127.0.0.1:{_free_port()}"
     record, due_at = ground.folder / "arrivals", ground.folder / "due"
@@ -97,12 +110,15 @@ async def _measure(load: Load, ground: Installation) -> Steady:
     with contextlib.ExitStack() as stack:
         sink = stack.enter_context(child("relay.loadtest.sink", "--record", str(record), "--capacity", capacity))
         await ground.subscribe(sink_url(sink), load.endpoints)
-        gateway = stack.enter_context(ground.gateway(bind, load.gateways))
-        dispatcher = stack.enter_context(ground.dispatcher(load.dispatchers))
+        gateway = stack.enter_context(ground.gateway(bind, load.gateways, quorum=load.quorum))
+        dispatcher = stack.enter_context(ground.dispatcher(load.dispatchers, quorum=load.quorum))
         await _ready(bind, gateway)
         ground.tell(f"posting {number:,} events")
-        pids = (gateway.pid, dispatcher.pid, ground.server.pid)
-        before = [tree_seconds(pid) for pid in pids]
+
+        def spent() -> tuple[float, float, float]:
+            return tree_seconds(gateway.pid), tree_seconds(dispatcher.pid), ground.postgres_seconds()
+
+        before = spent()
         posts = stack.enter_context(
             child(
                 "relay.loadtest.open_loop",
@@ -113,7 +129,7 @@ async def _measure(load: Load, ground: Installation) -> Steady:
         report = await asyncio.to_thread(posts.line)
         due = msgspec.json.decode(due_at.read_bytes(), type=dict[str, float])
         await _settled(ground, sink, len(due))
-        costs = [(tree_seconds(pid) - cost) / number * 1e6 for pid, cost in zip(pids, before, strict=True)]
+        costs = [(after - at_first) / number * 1e6 for after, at_first in zip(spent(), before, strict=True)]
         requests = sink.ask()["requests"]
     arrivals: dict[str, float] = {}
     for delivery, at in read_record(record):

@@ -22,7 +22,7 @@ from relay.domain.telemetry import DurabilityKnown, Listener, QuorumLost, Quorum
 from relay.store import statements
 from relay.store.database import Connection, Database
 from relay.store.faults import CannotWrite, StoreUnavailable
-from relay.store.quorum import Sight, examine, look
+from relay.store.quorum import LogPlace, Sight, examine, look
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +40,18 @@ PAUSE_SECONDS = 0.01
 
 MISSING_PAUSE_SECONDS = 0.25
 """Between two barriers that came back and proved nothing."""
+
+
+async def cross(connection: Connection) -> LogPlace:
+    """Wait until everything that was committed before this call has been waited for as this session's commits are.
+
+    Answers a place in the log behind all of it. The caller bounds it: the server ends this wait by none of its own
+    timeouts. Raises `CannotWrite` for a standby.
+    """
+    place: LogPlace | None = await connection.fetchval(statements.text("emit_barrier"), timeout=2 * LONGEST_SECONDS)
+    if place is None:
+        raise CannotWrite("the database cannot write: it is a standby")
+    return place
 
 
 class Durability(NamedTuple):
@@ -158,13 +170,10 @@ class Barrier:
             log_to = await self._cross(connection)
             return await look(connection, log_to, awaits=True)
 
-    async def _cross(self, connection: Connection) -> int:
-        # bounded by whoever calls: the server ends this wait by none of its own timeouts
+    async def _cross(self, connection: Connection) -> LogPlace:
         self._out = connection.get_server_pid()
-        place: int | None = await connection.fetchval(statements.text("emit_barrier"), timeout=2 * LONGEST_SECONDS)
+        place = await cross(connection)
         self._out = None
-        if place is None:
-            raise CannotWrite("the database cannot write: it is a standby")
         return place
 
     async def _learn(self, sight: Sight, waiters: list[_Waiter]) -> None:

@@ -15,7 +15,7 @@ from relay.cli.failures import CommandFailed
 from relay.cli.options import example, json_option
 from relay.cli.streams import Streams
 from relay.embedded import EmbeddedFault
-from relay.loadtest import bench, steady
+from relay.loadtest import bench, quorum, steady
 from relay.loadtest.backlog import Shape
 
 
@@ -67,6 +67,25 @@ def steady_command(
         report = steady.run(steady.Load(rate, seconds, endpoints, payload_bytes, gateways, dispatchers), told(streams))
     streams.done("measured")
     streams.line(steady.as_json(report) if streams.json else steady.text(report))
+
+
+@command.command("quorum", epilog=example("relay loadtest quorum --rate 200 --seconds 10"))
+@click.option("--rate", type=click.FloatRange(1), default=500.0, show_default=True, help="Posts per second.")
+@click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="For how long, each time.")
+@click.option("--payload-bytes", type=click.IntRange(40), default=500, show_default=True, help="Size of each event.")
+@json_option
+@click.pass_obj
+def quorum_command(streams: Streams, rate: float, seconds: float, payload_bytes: int) -> None:
+    """Post events at a constant rate, each confirmed by two of three servers, and show what that wait costs.
+
+    Beside it, in the same run: the same load confirmed by one server, and how long a commit takes to be on two servers
+    without Relay. It brings its own servers, all on this machine, and touches no other. Says whether the 202 was as
+    quick as wanted, which counts on an idle machine only.
+    """
+    with measuring():
+        report = quorum.run(quorum.Plan(rate, seconds, payload_bytes), told(streams))
+    streams.done("measured")
+    streams.line(quorum.as_json(report) if streams.json else quorum.text(report))
 
 
 def told(streams: Streams) -> Callable[[str], None]:
