@@ -12,7 +12,7 @@ import uvloop
 
 from relay.domain.egress import EgressPolicy
 from relay.domain.sending import OutboundRequest, SendFacts
-from relay.sender import HttpSender, ResolverLimits, SendLimits
+from relay.sender import HttpSender, SendLimits
 
 DEADLINE_SECONDS = 30.0
 DESCRIPTORS = Path("/proc/self/fd")
@@ -95,5 +95,5 @@ async def sending(
 
 @pytest.fixture
 def quick() -> SendLimits:
-    """Limits short enough to wait for."""
-    return SendLimits(connect_seconds=0.6, silence_seconds=1.0, resolver=ResolverLimits(answer_seconds=0.5))
+    """Limits short enough to wait for, and longer than anything takes on a busy machine."""
+    return SendLimits(silence_seconds=2.0)

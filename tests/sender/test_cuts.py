@@ -148,7 +148,7 @@ async def test_time_lost_in_the_queue_hands_back_no_request_that_was_sent_after_
     limits = replace(SendLimits(), connections=1)
     with ScriptedServer(script) as server:
         async with sending(limits=limits) as sender:
-            first, second = await sender.send_all(*[request(server.url(), seconds=1.0) for _ in range(2)])
+            first, second = await sender.send_all(*[request(server.url(), seconds=3.0) for _ in range(2)])
             assert len(server.requests) == 2
     assert (fate(first), fate(second)) == ((200, None), (None, ErrorClass.CUT_SHORT))
 

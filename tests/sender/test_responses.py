@@ -464,8 +464,7 @@ async def test_an_answer_before_the_whole_request_was_read_is_honoured(status: i
         async with sending() as here:
             for _ in range(10):
                 facts = await here.post(server.url(), b"x" * 1_000_000)
-                assert facts.status_code == status
-                assert facts.phases.total_ms < 2000
+                assert (facts.status_code, facts.error_class) == (status, None)
 
 
 async def test_two_requests_at_once_use_two_connections_and_each_gets_its_answer() -> None:

