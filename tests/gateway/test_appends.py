@@ -23,7 +23,7 @@ async def posted_while_held(
     first = asyncio.create_task(world.post())
     await world.until_an_append_waits()
     more = [asyncio.create_task(world.post(event(**members))) for n in range(count)]
-    await asyncio.wait(more, timeout=0.05)
+    await world.until_waiting(count, more)
     return first, more
 
 

@@ -86,7 +86,7 @@ async def test_a_batch_of_more_deliveries_than_others_share_is_one_append_still(
         waiting = [
             asyncio.create_task(post) for post in (world.post(), world.post(), world.post_batch([element()] * 1000))
         ]
-        await asyncio.wait(waiting, timeout=0.5)
+        await world.until_waiting(1002)
     assert (await blocker).status == 202
     *singles, batch = [await each for each in waiting]
     assert codes(batch) == ["stored"] * 1000
@@ -268,11 +268,11 @@ async def test_a_batch_that_finds_no_room_is_refused_whole(world: World) -> None
         blocker = asyncio.create_task(narrow.post())
         await narrow.until_an_append_waits()
         waiting = asyncio.create_task(narrow.post_batch([element()] * 4))
-        await asyncio.wait([waiting], timeout=0.05)
+        await narrow.until_waiting(4)
         refused = await narrow.post_batch([element(), element()])
         assert (refused.status, refused.code) == (503, "overloaded")
         fitting = asyncio.create_task(narrow.post_batch([element()]))
-        await asyncio.wait([fitting], timeout=0.05)
+        await narrow.until_waiting(5)
     assert codes(await waiting) == ["stored"] * 4
     assert codes(await fitting) == ["stored"]
     assert (await blocker).status == 202

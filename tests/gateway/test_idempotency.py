@@ -85,7 +85,7 @@ async def test_a_conflict_does_not_swallow_the_rightful_request_behind_it(world:
         await world.until_an_append_waits()
         wrong = asyncio.create_task(world.post(event(n=2), KEY))
         right = asyncio.create_task(world.post(event(), KEY))
-        await asyncio.wait([wrong, right], timeout=0.05)
+        await world.until_waiting(2)
     await blocker
     assert (await wrong).code == "idempotency_key_reused"
     assert (await right).body == first.body

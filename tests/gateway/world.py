@@ -30,6 +30,7 @@ from relay.store.receipts import Receipts
 from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupSender
 from tests.support.asgi import Reply, call
+from tests.support.installation import eventually
 from tests.support.world import Ear, real_ambient
 
 TENANT = "acct_default"
@@ -172,3 +173,11 @@ class World:
                 "select 1 from pg_locks where not granted and locktype in ('transactionid', 'tuple')"
             ):
                 pass
+
+    async def until_waiting(self, events: int, posts: Sequence[asyncio.Task[Reply]] = ()) -> None:
+        """Return once so many events wait for the append after the one under way, less those of `posts` answered."""
+
+        async def they_wait() -> bool:
+            return len(self.gateway.appender._line) + sum(post.done() for post in posts) == events
+
+        await eventually(they_wait, 10.0, f"{events} events wait")
