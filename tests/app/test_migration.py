@@ -15,7 +15,7 @@ from relay.store import migrate
 from relay.store.migrate import Migration, migrations
 
 LIMIT_SECONDS = 60.0
-SHORT_SECONDS = 0.3
+SHORT_SECONDS = 1.0
 
 
 @pytest.fixture

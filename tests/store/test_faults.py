@@ -32,7 +32,7 @@ from tests.store.world import World
 from tests.support.database import Server
 from tests.support.link import Link
 
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 30.0
 LOOP_TURNS = 20
 """After so many, what was written to a socket of this machine has been read at its other end."""
 GOODBYE_FIELDS = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
@@ -118,7 +118,7 @@ async def test_a_server_that_never_answers_is_unavailable_after_the_limit(
 
 
 async def test_a_statement_that_takes_too_long_is_given_up(database_dsn: str) -> None:
-    database = await Database.connect(database_dsn, name="t", size=1, within=0.2)
+    database = await Database.connect(database_dsn, name="t", size=1, within=1.0)
     async with asyncio.timeout(LIMIT_SECONDS):
         with pytest.raises(StoreUnavailable):
             async with database.connection() as connection:
@@ -129,7 +129,7 @@ async def test_a_statement_that_takes_too_long_is_given_up(database_dsn: str) ->
 
 
 async def test_a_full_pool_is_unavailable_after_the_limit(database_dsn: str) -> None:
-    database = await Database.connect(database_dsn, name="t", size=1, within=0.2)
+    database = await Database.connect(database_dsn, name="t", size=1, within=1.0)
     async with database.kept_connection():
         with pytest.raises(StoreUnavailable):
             async with database.connection():
@@ -163,9 +163,9 @@ async def report(database: Database) -> None:
         await reporting.measure()
 
 
-PROMPT = 1.5
-"""Seconds for what is bound by 0.3: none of the driver's own waits (a cancel request, a rollback, a reset) may come on
-top."""
+PROMPT = 5.0
+"""Seconds for what is bound by 1, on a machine that is busy with other tests: none of the driver's own waits (a cancel
+request, a rollback, a reset) may come on top, and they are longer."""
 
 
 @pytest.mark.parametrize("work", [read, write, look, keep, report])
@@ -173,7 +173,7 @@ async def test_a_server_that_hangs_holds_nobody_past_the_bound(
     database_dsn: str, work: Callable[[Database], Awaitable[None]]
 ) -> None:
     async with Link(database_dsn) as link:
-        database = await Database.connect(link.dsn, name="t", size=1, within=0.3)
+        database = await Database.connect(link.dsn, name="t", size=1, within=1.0)
         await work(database)
         link.freeze()
         for _ in range(2):  # on the connection that was there, and on the new one that takes its place

@@ -14,7 +14,7 @@ from relay.store.wakeups import WakeupListener, WakeupSender
 from tests.store.world import World
 from tests.support.link import Link
 
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 30.0
 
 
 class Ear:
