@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -13,12 +14,15 @@ from relay.domain.outcome import HandBackReason
 from relay.domain.telemetry import DeliveriesClaimed, DeliveriesHandedBack, QuorumLost, QuorumRegained, ReceiptsClosed
 from relay.store.database import Database
 from relay.store.journal import Journal, Voided
+from relay.store.quorum import VOID_AFTER_SECONDS
 from tests.support.cluster import Cluster
 from tests.support.deliveries import new_id
 from tests.support.dispatching import TUNING, House
+from tests.support.installation import eventually
 from tests.support.receiver import Receiver
 
 QUORUM = replace(TUNING, quorum=2, quorum_seconds=0.25)
+AGE = "select extract(epoch from clock_timestamp() - committed_at) from journal"
 PATIENT = replace(QUORUM, quorum_seconds=60.0)
 
 
@@ -46,6 +50,14 @@ async def void(house: House, receipt: UUID, log_from: int) -> Voided:
     journal = Journal(house.database, key_retention_seconds=60)
     fates = await journal.void([receipt], log_from=log_from, standbys=1, names=["r2", "r3"], promise="ANY 1 (r2, r3)")
     return fates[receipt]
+
+
+async def old_enough(house: House) -> bool:
+    async with house.database.connection() as connection:
+        age: float = await connection.fetchval(
+            "select extract(epoch from clock_timestamp() - committed_at) from journal"
+        )
+    return age > VOID_AFTER_SECONDS
 
 
 async def log_end(house: House) -> int:
@@ -108,6 +120,7 @@ async def test_what_is_declared_void_while_its_proof_is_waited_for_is_never_sent
         log_from = await log_end(house)
         receipt = await house.event(endpoint)
         await house.until(lambda: house.heard(DeliveriesClaimed) != [])
+        await eventually(partial(old_enough, house), 10.0, "the event is as old as what is declared void")
         assert await void(house, receipt, log_from) is Voided.VOID
         cluster.thaw()
         await house.event(endpoint)
