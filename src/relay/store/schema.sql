@@ -174,6 +174,21 @@ begin
         from unnest(numbers) with ordinality as n (number, o) where n.number is not null;
 end $$;
 
+CREATE FUNCTION public.deliveries_of(p_receipts uuid[]) RETURNS uuid[]
+    LANGUAGE sql STABLE
+    AS $$
+    select array(
+        select d.id from unnest(p_receipts) as v (id)
+        cross join lateral (
+            select d0.id from deliveries d0
+            where d0.id between overlay(v.id::text placing '00000000' from 29)::uuid
+                            and overlay(v.id::text placing 'ffffffff' from 29)::uuid
+              and d0.receipt_id = v.id
+            offset 0
+        ) d
+    )
+$$;
+
 CREATE FUNCTION public.ensure_day_partitions(parent text, days_ahead integer) RETURNS integer
     LANGUAGE plpgsql
     AS $_$
@@ -314,16 +329,14 @@ CREATE FUNCTION public.revive_events(p_receipts uuid[]) RETURNS uuid[]
     LANGUAGE plpgsql
     AS $$
 declare
+    owed uuid[];
     revived uuid[];
 begin
     if not exists (select from receipts r where r.id = any (p_receipts) and r.void_at is not null) then
         return '{}';
     end if;
-    perform from unnest(p_receipts) as v (id)
-    join deliveries d on d.id between overlay(v.id::text placing '00000000' from 29)::uuid
-                                  and overlay(v.id::text placing 'ffffffff' from 29)::uuid
-                     and d.receipt_id = v.id
-    order by d.id for no key update of d;
+    owed := deliveries_of(p_receipts);
+    perform from deliveries d where d.id = any (owed) order by d.id for no key update of d;
     perform from receipts r where r.id = any (p_receipts) order by r.id for no key update;
     with again as (
         update receipts r set void_at = null, unrouted_at = case when r.expected = 0 then now() end
@@ -332,10 +345,7 @@ begin
     )
     select coalesce(array_agg(a.id), '{}') into revived from again a;
     update deliveries d set status = 'pending', due_at = now()
-    from unnest(revived) as v (id)
-    where d.id between overlay(v.id::text placing '00000000' from 29)::uuid
-                   and overlay(v.id::text placing 'ffffffff' from 29)::uuid
-      and d.receipt_id = v.id and d.status = 'void';
+    where d.id = any (owed) and d.receipt_id = any (revived) and d.status = 'void';
     return revived;
 end $$;
 
@@ -347,13 +357,10 @@ declare
     promised boolean := coalesce(p_promise = current_setting('synchronous_standby_names'), false);
     certain integer;
     possible integer;
+    owed uuid[] := deliveries_of(p_receipts);
     voided uuid[];
 begin
-    perform from unnest(p_receipts) as v (id)
-    join deliveries d on d.id between overlay(v.id::text placing '00000000' from 29)::uuid
-                                  and overlay(v.id::text placing 'ffffffff' from 29)::uuid
-                     and d.receipt_id = v.id
-    order by d.id for no key update of d;
+    perform from deliveries d where d.id = any (owed) order by d.id for no key update of d;
     perform from receipts r where r.id = any (p_receipts) order by r.id for no key update;
 
     select count(*) filter (where k.flushed >= pg_current_wal_flush_lsn()), count(*) filter (where k.flushed > p_log_from)
@@ -374,21 +381,15 @@ begin
 
     voided := array(
         select v.id from unnest(p_receipts) as v (id)
-        where not exists (
-            select from deliveries d
-            where d.id between overlay(v.id::text placing '00000000' from 29)::uuid
-                           and overlay(v.id::text placing 'ffffffff' from 29)::uuid
-              and d.receipt_id = v.id
-              and (d.status in ('delivered', 'dead') or (d.attempts > 0 and (possible >= p_standbys or not promised)))
-        )
+        except
+        select d.receipt_id from deliveries d
+        where d.id = any (owed)
+          and (d.status in ('delivered', 'dead') or (d.attempts > 0 and (possible >= p_standbys or not promised)))
     );
     update deliveries d
     set status = 'void', lease_token = null, lease_until = null, attempts = 0, generation_attempts = 0,
         generation_started_at = null
-    from unnest(voided) as v (id)
-    where d.id between overlay(v.id::text placing '00000000' from 29)::uuid
-                   and overlay(v.id::text placing 'ffffffff' from 29)::uuid
-      and d.receipt_id = v.id;
+    where d.id = any (owed) and d.receipt_id = any (voided);
     update receipts r set void_at = now(), unrouted_at = null where r.id = any (voided);
     return query
         select v.id, case when v.id = any (voided) then 'void' else 'unknown' end from unnest(p_receipts) as v (id);

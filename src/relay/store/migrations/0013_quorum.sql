@@ -23,6 +23,21 @@ join endpoints e on e.id = d.endpoint_id
 join endpoint_state s on s.endpoint_id = d.endpoint_id
 where d.status <> 'void';
 
+-- The deliveries of these receipts, found one receipt after the other by what their ids have in common with its own,
+-- whatever the planner thinks of ranges.
+create function deliveries_of(p_receipts uuid[]) returns uuid[] language sql stable as $$
+    select array(
+        select d.id from unnest(p_receipts) as v (id)
+        cross join lateral (
+            select d0.id from deliveries d0
+            where d0.id between overlay(v.id::text placing '00000000' from 29)::uuid
+                            and overlay(v.id::text placing 'ffffffff' from 29)::uuid
+              and d0.receipt_id = v.id
+            offset 0
+        ) d
+    )
+$$;
+
 -- Declare events void, unless they can be found on the quorum after all. `p_log_from` is a place in the log before the
 -- end of each one's transaction, `p_standbys` how many standbys are needed, `p_names` which count;
 -- `p_promise` is the server's list of standbys as it was when it still promised the quorum, null if it does not: else what
@@ -40,13 +55,10 @@ declare
     promised boolean := coalesce(p_promise = current_setting('synchronous_standby_names'), false);
     certain integer;
     possible integer;
+    owed uuid[] := deliveries_of(p_receipts);
     voided uuid[];
 begin
-    perform from unnest(p_receipts) as v (id)
-    join deliveries d on d.id between overlay(v.id::text placing '00000000' from 29)::uuid
-                                  and overlay(v.id::text placing 'ffffffff' from 29)::uuid
-                     and d.receipt_id = v.id
-    order by d.id for no key update of d;
+    perform from deliveries d where d.id = any (owed) order by d.id for no key update of d;
     perform from receipts r where r.id = any (p_receipts) order by r.id for no key update;
 
     select count(*) filter (where k.flushed >= pg_current_wal_flush_lsn()), count(*) filter (where k.flushed > p_log_from)
@@ -67,21 +79,15 @@ begin
 
     voided := array(
         select v.id from unnest(p_receipts) as v (id)
-        where not exists (
-            select from deliveries d
-            where d.id between overlay(v.id::text placing '00000000' from 29)::uuid
-                           and overlay(v.id::text placing 'ffffffff' from 29)::uuid
-              and d.receipt_id = v.id
-              and (d.status in ('delivered', 'dead') or (d.attempts > 0 and (possible >= p_standbys or not promised)))
-        )
+        except
+        select d.receipt_id from deliveries d
+        where d.id = any (owed)
+          and (d.status in ('delivered', 'dead') or (d.attempts > 0 and (possible >= p_standbys or not promised)))
     );
     update deliveries d
     set status = 'void', lease_token = null, lease_until = null, attempts = 0, generation_attempts = 0,
         generation_started_at = null
-    from unnest(voided) as v (id)
-    where d.id between overlay(v.id::text placing '00000000' from 29)::uuid
-                   and overlay(v.id::text placing 'ffffffff' from 29)::uuid
-      and d.receipt_id = v.id;
+    where d.id = any (owed) and d.receipt_id = any (voided);
     update receipts r set void_at = now(), unrouted_at = null where r.id = any (voided);
     return query
         select v.id, case when v.id = any (voided) then 'void' else 'unknown' end from unnest(p_receipts) as v (id);
@@ -90,16 +96,14 @@ end $$;
 -- Make void events count again; answers which of these were void.
 create function revive_events(p_receipts uuid[]) returns uuid[] language plpgsql as $$
 declare
+    owed uuid[];
     revived uuid[];
 begin
     if not exists (select from receipts r where r.id = any (p_receipts) and r.void_at is not null) then
         return '{}';
     end if;
-    perform from unnest(p_receipts) as v (id)
-    join deliveries d on d.id between overlay(v.id::text placing '00000000' from 29)::uuid
-                                  and overlay(v.id::text placing 'ffffffff' from 29)::uuid
-                     and d.receipt_id = v.id
-    order by d.id for no key update of d;
+    owed := deliveries_of(p_receipts);
+    perform from deliveries d where d.id = any (owed) order by d.id for no key update of d;
     perform from receipts r where r.id = any (p_receipts) order by r.id for no key update;
     with again as (
         update receipts r set void_at = null, unrouted_at = case when r.expected = 0 then now() end
@@ -108,10 +112,7 @@ begin
     )
     select coalesce(array_agg(a.id), '{}') into revived from again a;
     update deliveries d set status = 'pending', due_at = now()
-    from unnest(revived) as v (id)
-    where d.id between overlay(v.id::text placing '00000000' from 29)::uuid
-                   and overlay(v.id::text placing 'ffffffff' from 29)::uuid
-      and d.receipt_id = v.id and d.status = 'void';
+    where d.id = any (owed) and d.receipt_id = any (revived) and d.status = 'void';
     return revived;
 end $$;
 
