@@ -15,6 +15,7 @@ from pathlib import Path
 
 from relay.app.connections import check_all_connections
 from relay.app.crew import Crew
+from relay.app.faults import CannotRun
 from relay.app.installation import Installation, find
 from relay.app.listening import address_of, url_of
 from relay.app.local_database import Say, local_database
@@ -57,15 +58,18 @@ async def everything(
     environment: Mapping[str, str],
     *,
     receiver: bool,
+    replicas: int,
     say: Say,
     notice: Say,
     hurry: asyncio.Event,
 ) -> AsyncIterator[Site]:
     """Run everything inside the block. Raises `CannotRun`, `SettingsError`.
 
-    `say` is told what is being done, `notice` what went wrong and is being mended.
+    `replicas` is how many servers a database of its own has. `say` is told what is being done, `notice` what went wrong
+    and is being mended.
     """
     look_at(settings, notice)
+    _check_replicas(settings, replicas)
     roles = [Role.DISPATCHER, Role.GATEWAY]
     if receiver:
         roles.insert(0, Role.RECEIVER)
@@ -76,7 +80,7 @@ async def everything(
         urls = {role: url_of(address_of(listeners[role]), scheme_of(role, settings)) for role in roles}
         keeper = None
         if settings.database_url is None:
-            keeper = await stack.enter_async_context(local_database(settings, say=say, notice=notice))
+            keeper = await stack.enter_async_context(local_database(settings, replicas, say=say, notice=notice))
         installation = find(settings)
         await check_all_connections(installation, settings)
         await _migrate(installation, say)
@@ -101,6 +105,18 @@ async def everything(
             crews=tuple(crews),
             keeper=keeper,
         )
+
+
+def _check_replicas(settings: Settings, replicas: int) -> None:
+    """Raises `CannotRun` for what three servers, or one, cannot give."""
+    if settings.database_url is not None:
+        if replicas > 1:
+            raise CannotRun(
+                "--replicas is for a database of Relay's own, and DATABASE_URL names another: leave out one"
+            )
+    elif settings.journal_quorum > replicas:
+        there = "1 server: lower it, or start three with --replicas 3" if replicas == 1 else "3 servers: lower it"
+        raise CannotRun(f"RELAY_JOURNAL_QUORUM is {settings.journal_quorum}, and the database has {there}")
 
 
 async def _migrate(installation: Installation, say: Say) -> None:

@@ -22,6 +22,9 @@ from relay.cli.welcome import welcome
 DEFAULTS = {"RELAY_METRICS_BIND": "127.0.0.1:9091"}
 """On a person's machine the metrics are that person's business."""
 
+QUORUM_OF_THREE = "2"
+"""With three servers any one of them may be lost."""
+
 
 @click.command("up", epilog=example("relay up --dev --demo"))
 @click.option("--dev", is_flag=True, help="Allow private endpoints, plain http and any port; start the receiver.")
@@ -33,9 +36,16 @@ DEFAULTS = {"RELAY_METRICS_BIND": "127.0.0.1:9091"}
     metavar="DIR",
     help="Folder of the database, made if missing [RELAY_DATA_DIR].",
 )
+@click.option(
+    "--replicas",
+    type=click.Choice(["1", "3"]),
+    default="1",
+    show_default=True,
+    help="Servers of the database: with 3, two of them hold every event before its 202.",
+)
 @json_option
 @click.pass_obj
-def command(streams: Streams, dev: bool, demo: bool, workers: int | None, data: Path | None) -> None:
+def command(streams: Streams, dev: bool, demo: bool, workers: int | None, data: Path | None, replicas: str) -> None:
     """Run the gateway and the dispatcher here, with a database of their own unless DATABASE_URL names one.
 
     The database is migrated first. Ctrl-C, or SIGTERM, stops all of it in order.
@@ -47,8 +57,11 @@ def command(streams: Streams, dev: bool, demo: bool, workers: int | None, data: 
         command_line["RELAY_ALLOW_PRIVATE_ENDPOINTS"] = "true"
     if data is not None:
         command_line["RELAY_DATA_DIR"] = str(data)
-    settings = read_settings(command_line=command_line, command_defaults=DEFAULTS)
+    defaults = DEFAULTS if replicas == "1" else {**DEFAULTS, "RELAY_JOURNAL_QUORUM": QUORUM_OF_THREE}
+    settings = read_settings(command_line=command_line, command_defaults=defaults)
     prepare_log(settings)
+    if replicas != "1":
+        command_line["RELAY_JOURNAL_QUORUM"] = str(settings.journal_quorum)
     command_line["RELAY_DATA_DIR"] = str(settings.data_dir.expanduser().absolute())
 
     def say(text: str) -> None:
@@ -58,7 +71,15 @@ def command(streams: Streams, dev: bool, demo: bool, workers: int | None, data: 
             streams.line(text)
 
     async def body(hurry: asyncio.Event) -> None:
-        site = everything(settings, for_workers(command_line), receiver=dev, say=say, notice=notice, hurry=hurry)
+        site = everything(
+            settings,
+            for_workers(command_line),
+            receiver=dev,
+            replicas=int(replicas),
+            say=say,
+            notice=notice,
+            hurry=hurry,
+        )
         async with site as running:
             welcome(running, streams, with_demo=demo)
             if demo:
