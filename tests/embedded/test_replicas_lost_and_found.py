@@ -179,6 +179,20 @@ def test_a_primary_that_goes_on_without_its_folder_is_ended_before_another_takes
     assert look_up(astray) is None
 
 
+def test_a_standby_that_does_not_answer_is_started_anew_to_be_compared(
+    folder: Path, servers: EmbeddedReplicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.embedded.following.ASK_SECONDS", 0.5)
+    monkeypatch.setattr("relay.embedded.launching.HARD_STOP_SECONDS", 0.5)
+    frozen = pid_of(folder, "r3")
+    os.kill(frozen, signal.SIGSTOP)
+    remove(folder, "r1")
+    told: list[str] = []
+    assert all_stream(folder, servers, told)
+    assert "r3 runs and does not answer: it gets a start anew" in told
+    assert look_up(frozen) is None
+
+
 def test_a_second_primary_may_be_lost_as_the_first(folder: Path, servers: EmbeddedReplicas) -> None:
     for _ in range(2):
         write(folder)
@@ -206,7 +220,7 @@ def test_a_standby_that_needs_what_its_primary_has_no_more_is_copied_anew(
     folder: Path, servers: EmbeddedReplicas
 ) -> None:
     superuser = servers.superuser_dsn("r1")
-    rows(superuser, "ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+    rows(superuser, "ALTER SYSTEM SET max_slot_wal_keep_size = '48MB'")
     rows(superuser, "ALTER SYSTEM SET wal_keep_size = '0'")
     rows(superuser, "SELECT pg_reload_conf()")
     kill(folder, "r2")
@@ -239,6 +253,18 @@ def test_a_standby_that_does_not_follow_is_started_and_then_copied_anew(
     assert wait_until(copied, READY_SECONDS)
     assert [line for line in told if "does not follow" in line] == remedies
     assert all_stream(folder, three)
+    three.stop()
+
+
+def test_an_installation_with_one_server_gets_two_more(used: Path) -> None:
+    one = EmbeddedReplicas(used)
+    one.start()
+    rows(address(used), "CREATE TABLE kept AS SELECT 1 AS n")
+    one.stop()
+    three = EmbeddedReplicas(used, 3, quorum=2)
+    three.start()
+    assert rows(address(used), STREAMING) == [("r2",), ("r3",)]
+    assert kept(used) == [1]
     three.stop()
 
 

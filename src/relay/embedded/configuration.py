@@ -107,7 +107,7 @@ def _durability(place: Place) -> Sequence[Setting]:
         Setting("synchronous_commit", "on", "a commit returns when it is on disk"),
         Setting("full_page_writes", "on", "a page torn by a loss of power can be restored"),
         Setting("wal_level", "replica", "standbys can be added without stopping this server for it"),
-        Setting("max_slot_wal_keep_size", "2GB", "a standby that is away fills no disk; it is built anew instead"),
+        Setting("max_slot_wal_keep_size", "4GB", "a standby that is away fills no disk; it is built anew instead"),
         Setting("max_wal_size", "3GB", "a checkpoint by time, not by volume: each writes whole pages again"),
         Setting("min_wal_size", "256MB", "segments are reused rather than created under load"),
         Setting("checkpoint_timeout", "15min", "few whole-page images, and still minutes at most to recover"),

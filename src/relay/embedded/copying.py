@@ -13,7 +13,6 @@ from pathlib import Path
 
 from relay.embedded.account import Runner
 from relay.embedded.credentials import PORT, SUPERUSER
-from relay.embedded.following import make_slots
 from relay.embedded.query import Line
 from relay.embedded.replication import PASSWORD_FILE
 
@@ -23,13 +22,16 @@ COPY_SECONDS = 6 * 3600.0
 TELL_SECONDS = 2.0
 """How often somebody who waits is told how far it is."""
 
-_DROP_SLOT = """
+_NEW_SLOT = (
+    """
     SELECT pg_drop_replication_slot(slot_name)
     FROM (
         SELECT slot_name, CASE WHEN active THEN pg_terminate_backend(active_pid, 10000) END
         FROM pg_replication_slots WHERE slot_name = '{name}' OFFSET 0
     ) AS left_over
-"""
+    """,
+    "SELECT pg_create_physical_replication_slot('{name}', immediately_reserve => true)",
+)
 
 
 def copy_server(
@@ -38,11 +40,11 @@ def copy_server(
     """Copy the server at the end of that line, whose data folder is `cluster`, into an empty folder, for the standby
     `name`.
 
-    Its slot is made anew, so that the log since the copy began is there when the standby comes. Raises
-    `EmbeddedFault`.
+    Its slot is made anew, so that the log since the copy began is there when the standby comes. The copying itself uses
+    another one: a slot that bears a standby's name tells what that standby has. Raises `EmbeddedFault`.
     """
-    line.ask(_DROP_SLOT.format(name=name))
-    make_slots(line, (name,))
+    for statement in _NEW_SLOT:
+        line.ask(statement.format(name=name))
     runner.run(
         "pg_basebackup",
         f"--pgdata={folder}",
@@ -51,7 +53,6 @@ def copy_server(
         f"--username={SUPERUSER}",
         "--no-password",
         "--wal-method=stream",
-        f"--slot={name}",
         "--checkpoint=fast",
         "--progress",
         seconds=COPY_SECONDS,

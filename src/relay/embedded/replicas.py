@@ -72,7 +72,7 @@ class EmbeddedReplicas:
         Setting `give_up`, from another thread, ends it early. A standby that does not come up is told, and left to
         `mend`. Raises `EmbeddedFault`, and then nothing runs.
         """
-        waiting = _waiting(on_progress, give_up)
+        waiting = _waiting(_once_each(on_progress), give_up)
         with told_in_words(self._layout), contextlib.ExitStack() as undo:
             undo.callback(self.stop)
             self._take(find_programs())
@@ -162,14 +162,17 @@ class EmbeddedReplicas:
             return
         others = self._group.others(name)
         deadline = time.monotonic() + STREAM_SECONDS
-        while True:
-            seen = followers(self._server(name).line(), others)
-            streaming = [other for other in others if seen[other].streams]
-            if len(streaming) == len(others) or time.monotonic() > deadline:
-                break
+        while len(streaming := self._streaming(name, others)) < len(others) and time.monotonic() < deadline:
             waiting.check()
             time.sleep(_LOOK_SECONDS)
         waiting.report(f"{name} is the primary; its standbys that stream: {', '.join(streaming) or 'none yet'}")
+
+    def _streaming(self, primary: str, others: tuple[str, ...]) -> list[str]:
+        try:
+            seen = followers(self._server(primary).line(), others)
+        except NoAnswer:  # it may be busy with what it has to recover
+            return []
+        return [name for name, follower in seen.items() if follower.streams]
 
     def _fail_over(self, standing: Standing, waiting: Waiting) -> str:
         """Make the standby that has the most the primary. Raises `EmbeddedFault`."""
@@ -182,14 +185,21 @@ class EmbeddedReplicas:
             self._server(name).stop(hard=True)
             end_strays(Layout(self._data_dir, name), waiting.report)
         for name in standing.standbys:
-            if not self._server(name).alive():
-                self._start_again(name, waiting)
+            self._make_answer(name, waiting)
         positions = final_positions({name: self._server(name).line() for name in standing.standbys}, waiting)
         chosen = furthest(positions)
         told = ", ".join(f"{name} is at {at}" for name, at in positions.items())
         waiting.report(f"{told}: {chosen} becomes the primary")
         promote(self._server(chosen).line())
         return chosen
+
+    def _make_answer(self, name: str, waiting: Waiting) -> None:
+        server = self._server(name)
+        if server.alive() and self._place_of(name) is None:
+            waiting.report(f"{name} runs and does not answer: it gets a start anew")
+            server.stop(hard=True)
+        if not server.alive():
+            self._start_again(name, waiting)
 
     def _bring_up_standby(self, name: str, primary: EmbeddedServer, waiting: Waiting) -> bool:
         server = self._server(name)
@@ -270,6 +280,18 @@ class EmbeddedReplicas:
 
 def _waiting(on_progress: Callable[[str], None], give_up: threading.Event | None) -> Waiting:
     return Waiting(on_progress, give_up.is_set if give_up is not None else bool)
+
+
+def _once_each(report: Callable[[str], None]) -> Callable[[str], None]:
+    """What is the same for all servers need be told once."""
+    told: set[str] = set()
+
+    def tell(line: str) -> None:
+        if line not in told:
+            told.add(line)
+            report(line)
+
+    return tell
 
 
 def _one_line(fault: BaseException) -> str:

@@ -219,7 +219,7 @@ class Start:
 
     def _launch(self, runner: Runner, sockets: Path, credentials: Credentials) -> Postmaster:
         self._write_settings(self._layout.cluster, runner, sockets, credentials)
-        self._report(f"starting PostgreSQL {self._programs.version}")
+        self._report(f"starting PostgreSQL {self._programs.version} in {self._layout.cluster}")
         postmaster = launch(self._layout, runner, lambda: self._clear_remains(sockets), self._waiting)
         self._undo.callback(end, postmaster)
         return postmaster
