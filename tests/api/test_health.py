@@ -29,7 +29,7 @@ async def test_ready_is_a_database_and_a_dispatcher_that_reported(world: World) 
     reply = await world.get("/readyz")
     assert reply.status == 200
     checks = {"database": "ok", "journal": "ok", "dispatcher": "ok", "queue": "ok"}
-    assert reply.json() == {"ready": True, "checks": checks}
+    assert reply.json() == {"ready": True, "checks": checks, "durability": {"confirmed": 1, "of": 1}}
 
 
 async def test_without_a_dispatcher_a_gateway_is_not_ready(world: World) -> None:

@@ -59,6 +59,7 @@ async def test_readiness_says_in_words_that_the_quorum_is_missing(world: World, 
     assert reply.status == 503
     assert reply.json()["checks"]["journal"] == "no standby has confirmed the journal within 250 ms"
     assert reply.json()["checks"]["database"] == "ok"
+    assert reply.json()["durability"]["confirmed"] == 2
 
 
 async def test_readiness_names_what_the_server_no_longer_promises(world: World, cluster: Cluster) -> None:

@@ -248,7 +248,7 @@ ANSWERS: Mapping[str, Mapping[str, Examples]] = {
     "discard_dead_letters": {"202": {JSON: {"dry_run": True, "count": 17, "more": False, "next_cursor": None}}},
     "healthz": {"200": {JSON: {"status": "ok"}}},
     "readyz": {
-        "200": {JSON: {"ready": True, "checks": _HEALTHY}},
+        "200": {JSON: {"ready": True, "checks": _HEALTHY, "durability": {"confirmed": 1, "of": 1}}},
         "503": {
             JSON: {
                 "ready": False,
@@ -256,6 +256,7 @@ ANSWERS: Mapping[str, Mapping[str, Examples]] = {
                     **_HEALTHY,
                     "dispatcher": "no dispatcher has ever reported; start one with `relay dispatcher`",
                 },
+                "durability": {"confirmed": 1, "of": 1},
             }
         },
     },

@@ -28,11 +28,19 @@ class Alive(BaseModel):
     status: Literal["ok"] = "ok"
 
 
+class DurabilityShown(BaseModel):
+    """How many copies, of how many that there are, a 202 waits for."""
+
+    confirmed: int
+    of: int
+
+
 class ReadinessShown(BaseModel):
-    """Whether events are taken and delivered: each check is `ok`, or the fault in words."""
+    """Whether events are taken and delivered: each check is `ok`, or the fault in words; and what a 202 waits for."""
 
     ready: bool
     checks: dict[str, str]
+    durability: DurabilityShown
 
 
 @router.get("/healthz")
@@ -50,7 +58,8 @@ async def readyz(request: Request, deps: Deps, response: Response) -> ReadinessS
         checks["gateway"] = "this process is stopping"
     ready = all(outcome == OK for outcome in checks.values())
     response.status_code = 200 if ready else 503
-    return ReadinessShown(ready=ready, checks=checks)
+    confirmed, of = deps.barrier.durability
+    return ReadinessShown(ready=ready, checks=checks, durability=DurabilityShown(confirmed=confirmed, of=of))
 
 
 @router.get(
