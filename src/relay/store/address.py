@@ -1,21 +1,82 @@
-"""Which of several servers a connection is made to.
+"""From an address to a connection, which may name several servers.
 
-Owns that choice. Invariant: where an address names several hosts, nobody is given a standby unless the address asks for
-one.
+Owns the choice among them. Invariants: where an address names several hosts, nobody is given a standby unless the
+address asks for one; and no host that hangs, as a machine without power does, is in the way of the others.
 """
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs, urlsplit
+import asyncio
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
+import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
+PATIENCE_SECONDS = 0.25
+"""How long a host may say nothing before the next one is tried beside it (as RFC 8305 does with addresses)."""
 
-def wanted_session(dsn: str) -> SessionAttribute | None:
-    """What the driver is to look for among the hosts; None where the address says it, or names one host."""
+_TAKES_WRITES = frozenset({"read-write", "primary"})
+
+
+async def connect(dsn: str | None = None, **arguments: Any) -> asyncpg.Connection:  # noqa: ANN401 - the driver's own
+    """Connect to the server of an address, of several to the first that takes writes. `asyncpg.connect`, otherwise.
+
+    The driver would try one host after the other, and the first might take all the time there is.
+    """
+    hosts = each_host(dsn or "")
+    asked = parse_qs(urlsplit(dsn or "").query).get("target_session_attrs", ["read-write"])[-1]
+    if len(hosts) == 1 or asked not in _TAKES_WRITES:
+        return await asyncpg.connect(dsn, **arguments)
+    arguments = {"target_session_attrs": SessionAttribute.read_write, **arguments}
+    faults: list[Exception] = []
+    dialling: set[asyncio.Task[asyncpg.Connection]] = set()
+    try:
+        while hosts or dialling:
+            if hosts:
+                dialling.add(asyncio.create_task(asyncpg.connect(hosts.pop(0), **arguments)))
+            patience = PATIENCE_SECONDS if hosts else None
+            done, dialling = await asyncio.wait(dialling, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            made = [each.result() for each in done if each.exception() is None]
+            for spare in made[1:]:
+                spare.terminate()
+            if made:
+                return made[0]
+            faults += [fault for each in done if isinstance(fault := each.exception(), Exception)]
+    finally:
+        await _give_up(dialling)
+    raise min(faults, key=_rank)
+
+
+def each_host(dsn: str) -> list[str]:
+    """The address of each host that an address names, in their order."""
     parts = urlsplit(dsn)
-    asked = parse_qs(parts.query)
-    hosts = [parts.netloc.rpartition("@")[2], *asked.get("host", ())]
-    if "target_session_attrs" in asked or not any("," in host for host in hosts):
-        return None
-    return SessionAttribute.read_write
+    login, at, hosts = parts.netloc.rpartition("@")
+    if "," in hosts:
+        return [urlunsplit(parts._replace(netloc=f"{login}{at}{host}")) for host in hosts.split(",")]
+    asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    if hosts or "," not in asked.get("host", ""):
+        return [dsn]
+    names, ports = asked["host"].split(","), asked.get("port", "").split(",")
+    ports = ports * len(names) if len(ports) == 1 else ports
+    queries = [{**asked, "host": name, "port": port} for name, port in zip(names, ports, strict=True)]
+    return [
+        urlunsplit(parts._replace(query=urlencode({name: value for name, value in query.items() if value})))
+        for query in queries
+    ]
+
+
+def _rank(fault: Exception) -> int:
+    """What a server has against us tells more than that a host is gone, and that more than that it is a standby."""
+    if isinstance(fault, asyncpg.PostgresError):
+        return 0
+    return 2 if isinstance(fault, asyncpg.TargetServerAttributeNotMatched) else 1
+
+
+async def _give_up(dialling: set[asyncio.Task[asyncpg.Connection]]) -> None:
+    """End the attempts that nobody needs any more."""
+    for attempt in dialling:
+        attempt.cancel()
+    for made in await asyncio.gather(*dialling, return_exceptions=True):
+        if not isinstance(made, BaseException):
+            made.terminate()

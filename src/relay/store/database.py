@@ -17,7 +17,7 @@ from typing import Literal
 import asyncpg
 
 from relay.store import faults
-from relay.store.address import wanted_session
+from relay.store.address import connect
 
 WORK_SECONDS = 30.0
 """How long a block with a connection may last, from asking for the connection to the end of its transaction."""
@@ -88,7 +88,7 @@ class Database:
                 dsn,
                 min_size=0,  # the driver would keep up a floor by itself, with a traceback for each failure
                 max_size=size,
-                target_session_attrs=wanted_session(dsn),
+                connect=connect,
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=within,
                 server_settings=settings,

@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import asyncpg
-
 from relay.store import faults
-from relay.store.address import wanted_session
+from relay.store.address import connect
 from relay.store.database import CONNECT_TIMEOUT, Database
 
 CHANNEL = "relay_wakeups"
@@ -54,9 +52,8 @@ class WakeupListener:
         `on_answer` is called whenever the server has answered that it is still there.
         """
         with faults.translated():
-            connection = await asyncpg.connect(
+            connection = await connect(
                 self._dsn,
-                target_session_attrs=wanted_session(self._dsn),
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=ANSWER_SECONDS,
                 server_settings={"application_name": self._name},
