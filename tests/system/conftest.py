@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -120,13 +120,13 @@ QUORUM = {"RELAY_JOURNAL_QUORUM": "2"}
 
 
 @pytest.fixture
-async def on_three(
+def on_three(
     cluster: Cluster, cluster_database: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> AsyncIterator[Installation]:
+) -> Iterator[Installation]:
     """An installation on three servers that nothing runs of yet."""
-    for installation in ended(Installation(tmp_path, cluster.dsn(cluster_database), QUORUM), request):
+    for made in ended(Installation(tmp_path, cluster.dsn(cluster_database), QUORUM), request):
         try:
-            yield installation
+            yield made
         finally:
             cluster.thaw()
 
