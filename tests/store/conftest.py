@@ -22,6 +22,14 @@ def world(database: Database) -> World:
 
 
 @pytest.fixture
+async def shared_world(shared_dsn: str) -> AsyncIterator[World]:
+    """The same over the module's database, for tests that change nothing."""
+    pool = await Database.connect(shared_dsn, name="relay-tests", size=1)
+    yield World.over(pool)
+    await pool.close()
+
+
+@pytest.fixture
 async def empty_dsn(database_server: Server) -> AsyncIterator[str]:
     """The address of a database without any table."""
     name = f"relay_empty_{os.getpid()}_{next(_numbers)}"

@@ -22,7 +22,8 @@ from relay.store.queue import FIRST_LANE
 from relay.store.statements import Statement
 from tests.store import bulk
 from tests.store.world import World, attempt, event, named, new_id, only
-from tests.support.database import Server
+from tests.support.database import TEMPLATE, Server
+from tests.support.run import once
 
 ROWS = 100_000
 LANES = 2_000
@@ -88,10 +89,8 @@ async def explain(connection: Connection, statement: Statement) -> Plan:
 @pytest.fixture(scope="module")
 def plans_dsn(database_server: Server) -> Iterator[str]:
     """A database of its own for this module: migrated, and filled by the first test that needs it full."""
-    asyncio.run(database_server.run(f"drop database if exists {DATABASE} with (force)"))
-    asyncio.run(database_server.run(f"create database {DATABASE} template relay_template"))
-    yield database_server.dsn(DATABASE)
-    asyncio.run(database_server.run(f"drop database if exists {DATABASE} with (force)"))
+    yield asyncio.run(database_server.clone(TEMPLATE, DATABASE))
+    asyncio.run(database_server.drop(DATABASE))
 
 
 async def session(dsn: str) -> asyncpg.Connection:
@@ -122,7 +121,10 @@ async def plans_of(connection: Connection) -> dict[str, Plan]:
 
 @pytest.fixture(scope="module")
 def plans(plans_dsn: str) -> dict[str, dict[str, Plan]]:
-    """The plans made on empty tables, the same after the statistics came in, and those of a new session."""
+    """The plans made on empty tables, the same after the statistics came in, and those of a new session.
+
+    Tables are filled once for all workers.
+    """
 
     async def collect() -> dict[str, dict[str, Plan]]:
         early = await session(plans_dsn)
@@ -141,7 +143,22 @@ def plans(plans_dsn: str) -> dict[str, dict[str, Plan]]:
             await each.close()
         return found
 
-    return asyncio.run(collect())
+    return once("plans", lambda: asyncio.run(collect()))
+
+
+@pytest.fixture(scope="module")
+def full_dsn(plans: dict[str, dict[str, Plan]], plans_dsn: str) -> str:
+    """The module's database when it is full: another worker may have collected the plans, on its own."""
+
+    async def fill_if_empty() -> None:
+        filler = await session(plans_dsn)
+        if not await filler.fetchval("select exists (select from endpoints)"):
+            await fill(filler)
+            await bulk.analyze(filler)
+        await filler.close()
+
+    asyncio.run(fill_if_empty())
+    return plans_dsn
 
 
 moments = pytest.mark.parametrize("moment", ["planned on empty tables", "planned anew", "planned on full tables"])
@@ -177,9 +194,9 @@ def test_an_event_is_found_by_its_receipt_even_in_a_day_that_was_empty_when_that
 
 
 @pytest.fixture
-async def watched(plans: dict[str, dict[str, Plan]], plans_dsn: str) -> AsyncIterator[tuple[World, list[str]]]:
+async def watched(full_dsn: str) -> AsyncIterator[tuple[World, list[str]]]:
     """A world over the full database whose session tells each plan that it executes, inside functions too."""
-    connection = await session(plans_dsn)
+    connection = await session(full_dsn)
     told: list[str] = []
     await connection.execute("load 'auto_explain'; set client_min_messages = notice")
     for setting in ("log_min_duration = 0", "log_nested_statements = on", "log_level = notice", "log_format = json"):

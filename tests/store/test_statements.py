@@ -48,16 +48,16 @@ def writes_deliveries(statement: Statement) -> bool:
 
 @each_statement
 async def test_a_statement_prepares_on_the_migrated_schema_with_the_parameters_it_lists(
-    world: World, statement: Statement
+    shared_world: World, statement: Statement
 ) -> None:
-    async with world.database.connection() as connection:
+    async with shared_world.database.connection() as connection:
         prepared = await connection.prepare(statement.text)
         assert len(prepared.get_parameters()) == len(statement.parameters)
 
 
 @each_statement
-async def test_a_statement_counts_on_indexes_that_exist(world: World, statement: Statement) -> None:
-    found = await world.sql("select relname from pg_class where relkind in ('i', 'I')")
+async def test_a_statement_counts_on_indexes_that_exist(shared_world: World, statement: Statement) -> None:
+    found = await shared_world.sql("select relname from pg_class where relkind in ('i', 'I')")
     assert frozenset().union(*statement.indexes) <= {row["relname"] for row in found}
 
 

@@ -101,3 +101,11 @@ async def database(database_dsn: str) -> AsyncIterator[Database]:
     pool = await Database.connect(database_dsn, name="relay-tests", size=8)
     yield pool
     await pool.close()
+
+
+@pytest.fixture(scope="module")
+def shared_dsn(database_server: Server) -> Iterator[str]:
+    """A database for all tests of a module: making one takes longer than most of them."""
+    name = "relay_test_shared"
+    yield asyncio.run(database_server.clone(TEMPLATE, name))
+    asyncio.run(database_server.drop(name))

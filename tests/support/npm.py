@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.run import once
+
 OLDEST_NODE = 20
 """What the vendors' libraries ask for."""
 
@@ -59,19 +61,30 @@ def install(folder: Path, packages: Sequence[str]) -> Path:
     Where no registry can be reached, the test is skipped.
     """
     mark, wanted = folder / "installed", "\n".join(packages)
-    if not (mark.exists() and mark.read_text() == wanted):
+    npm = find_node().npm
+
+    def missing() -> str | None:
+        if mark.exists() and mark.read_text() == wanted:
+            return None
         folder.mkdir(parents=True, exist_ok=True)
-        _run_install(folder, packages)
-        mark.write_text(wanted)
+        why = _run_install(npm, folder, packages)
+        if why is None:
+            mark.write_text(wanted)
+        return why
+
+    # workers share the folder, and a registry that cannot be reached is waited for once
+    if (why := once(f"npm{folder}".replace("/", "-"), missing)) is not None:
+        pytest.skip(f"missing tool: npm's registry ({why})")
     return folder
 
 
-def _run_install(folder: Path, packages: Sequence[str]) -> None:
+def _run_install(npm: Sequence[str], folder: Path, packages: Sequence[str]) -> str | None:
+    """Run npm; answers why it could not install."""
     options = ["--prefix", str(folder), "--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--no-package-lock"]
     options += ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=1000"]
     try:
         done = subprocess.run(
-            [*find_node().npm, "install", *options, *packages],
+            [*npm, "install", *options, *packages],
             cwd=folder,
             env={"PATH": os.defpath, **os.environ},  # npm is a script that looks for node on the PATH
             stdin=subprocess.DEVNULL,
@@ -81,10 +94,10 @@ def _run_install(folder: Path, packages: Sequence[str]) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        pytest.skip(f"missing tool: npm's registry (nothing within {INSTALL_SECONDS:g} s)")
-    if done.returncode != 0:
-        why = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        pytest.skip(f"missing tool: npm's registry ({why[0]})")
+        return f"nothing within {INSTALL_SECONDS:g} s"
+    if done.returncode == 0:
+        return None
+    return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[0]
 
 
 def _major_version(node: str) -> int:

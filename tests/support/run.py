@@ -11,20 +11,27 @@ That each test ends what it started is the rule; this here is for workers and ru
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import pickle
 import re
 import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from relay.embedded import ServerInUse
 from relay.embedded.lock import Lock
 
+Made = TypeVar("Made")
+
 _PREFIX = "relay-run-"
 _PLACES = "places"
-_OURS = {"lock", _PLACES}
+_SHARED = "shared"
+_OURS = {"lock", _PLACES, _SHARED}
 _ENDS_SECONDS = 15.0
 _KILLED_SECONDS = 15.0
 _LOOK_AGAIN_SECONDS = 0.05
@@ -90,6 +97,19 @@ class Run:
         shutil.rmtree(self.folder)
         self._lock.release()
         return left
+
+
+def once(name: str, make: Callable[[], Made]) -> Made:
+    """What is made once in a run, by the worker that needs it first, and then is every worker's. It can be pickled."""
+    folder = Path(tempfile.gettempdir()) / _SHARED
+    folder.mkdir(exist_ok=True)
+    kept = folder / name
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            kept.write_bytes(pickle.dumps(make()))
+        made: Made = pickle.loads(kept.read_bytes())  # noqa: S301 - written by this run
+    return made
 
 
 def is_in_memory() -> bool:

@@ -19,10 +19,10 @@ from select import select
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.support.installation import TRUSTING_NOBODY
 from tests.support.npm import find_node, install
+from tests.support.run import once
 
 PROGRAMS = Path(__file__).parent / "receiving"
 START_SECONDS = 60.0
@@ -99,7 +99,6 @@ class Vendors:
         self._client = stack.enter_context(httpx.Client(timeout=30.0, trust_env=False, verify=TRUSTING_NOBODY))
         self._npm_folder = npm_folder
         self._urls: dict[tuple[str, str], str] = {}
-        self._missing: str | None = None
 
     def hook(self, library: Library, name: str) -> Hook:
         """A path of the library's receiver. Skips the test where the tools of the library are missing."""
@@ -117,15 +116,9 @@ class Vendors:
     def _command(self, registry: str, name: str) -> list[str]:
         if registry != "npm":
             return [sys.executable, "-I", str(PROGRAMS / "receiver.py"), name]
-        if self._missing is not None:
-            pytest.skip(self._missing)
-        try:
-            folder, node = install(self._npm_folder(), NPM_PACKAGES), find_node().node
-        except pytest.skip.Exception as skipped:
-            self._missing = str(skipped)  # a registry that cannot be reached is waited for once
-            raise
+        folder, node = install(self._npm_folder(), NPM_PACKAGES), find_node().node
         program = folder / "receiver.mjs"  # libraries are looked for from where the program stands
-        shutil.copyfile(PROGRAMS / "receiver.mjs", program)
+        once(f"program{program}".replace("/", "-"), lambda: str(shutil.copyfile(PROGRAMS / "receiver.mjs", program)))
         return [*node, str(program), name]
 
 

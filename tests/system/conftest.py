@@ -86,10 +86,21 @@ def database_owner_dsn(database_server: Server, template_database: str) -> Itera
         yield dsn
 
 
+PATIENT = {"RELAY_READ_TIMEOUT_SECS": "30", "RELAY_TOTAL_TIMEOUT_SECS": "30", "RELAY_LEASE_SECS": "40"}
+"""A receiver of one thread that hundreds of deliveries wait for is slow, not away."""
+
+
 @pytest.fixture
 def installation(database_owner_dsn: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Installation]:
     """An installation that nothing runs of yet."""
     yield from ended(Installation(tmp_path, database_owner_dsn), request)
+
+
+@pytest.fixture
+def patient(installation: Installation) -> Installation:
+    """The test's installation, before anything runs of it, for claims about how often something arrives."""
+    installation.environment |= PATIENT
+    return installation
 
 
 @pytest.fixture
@@ -144,10 +155,6 @@ class Running:
 
     installation: Installation
     gateway: Service
-
-
-PATIENT = {"RELAY_READ_TIMEOUT_SECS": "30", "RELAY_TOTAL_TIMEOUT_SECS": "30", "RELAY_LEASE_SECS": "40"}
-"""A receiver of one thread that hundreds of deliveries wait for is slow, not away."""
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,7 @@ def as_received(arrival: Arrival) -> CloudEvent:
     return read
 
 
+@pytest.mark.usefixtures("patient")
 async def test_what_the_sdk_emits_in_both_modes_it_reads_from_the_delivery_as_it_was(
     installation: Installation, receiver: Receiver
 ) -> None:
@@ -95,6 +96,7 @@ async def test_what_the_sdk_emits_in_both_modes_it_reads_from_the_delivery_as_it
         assert came == {name: value for name, value in message.headers.items() if name.startswith("ce-")}
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_trace_goes_on_in_each_attempt_with_a_parent_of_its_own(installation: Installation) -> None:
     async with Gate() as gate:
         gateway = installation.gateway()
@@ -113,6 +115,7 @@ async def test_a_trace_goes_on_in_each_attempt_with_a_parent_of_its_own(installa
     assert [visit.headers["tracestate"] for visit in (first, second)] == [STATE] * 2
 
 
+@pytest.mark.usefixtures("patient")
 async def test_events_of_a_batch_go_on_in_the_trace_of_their_request(
     installation: Installation, receiver: Receiver
 ) -> None:
@@ -136,6 +139,7 @@ async def test_events_of_a_batch_go_on_in_the_trace_of_their_request(
     assert {arrival.header("tracestate") for arrival in arrived} == {STATE}
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("traceparent", ["00-0-0-00", f"00-{'0' * 32}-00f067aa0ba902b7-01", "ff" + PARENT[2:]])
 async def test_an_invalid_trace_is_not_continued(
     installation: Installation, receiver: Receiver, traceparent: str

@@ -17,6 +17,7 @@ DEADLINE = 60.0
 SOON_GIVEN_UP = {"connect_timeout_secs": "1", "read_timeout_secs": "2", "total_timeout_secs": "2"}
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_dispatcher_that_stops_finishes_what_it_sent_and_hands_back_the_rest_unattempted(
     installation: Installation,
 ) -> None:
@@ -52,6 +53,7 @@ async def test_a_dispatcher_that_stops_finishes_what_it_sent_and_hands_back_the_
     await installation.no_strays()
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_dispatcher_that_stops_under_load_leaves_nothing_in_flight(
     installation: Installation, receiver: Receiver
 ) -> None:
@@ -76,6 +78,7 @@ async def test_a_dispatcher_that_stops_under_load_leaves_nothing_in_flight(
     assert len(receiver.received()) == len(events), "nothing came twice"
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_gateway_that_stops_under_load_loses_no_event_that_it_accepted(
     installation: Installation, receiver: Receiver
 ) -> None:
@@ -96,6 +99,7 @@ async def test_a_gateway_that_stops_under_load_loses_no_event_that_it_accepted(
     assert len(receiver.received()) == len(events)
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_gateway_that_stops_still_takes_the_event_whose_request_it_is_reading(
     installation: Installation,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.installation import Installation, add_endpoint, api, post
 from tests.support.receiver import Receiver
 
@@ -23,6 +25,7 @@ BODIES: dict[str, bytes] = {
 }
 
 
+@pytest.mark.usefixtures("patient")
 async def test_odd_but_valid_payloads_are_kept_and_delivered_byte_for_byte(
     installation: Installation, receiver: Receiver
 ) -> None:
@@ -38,6 +41,7 @@ async def test_odd_but_valid_payloads_are_kept_and_delivered_byte_for_byte(
     assert sorted(receiver.bodies()) == sorted(BODIES.values())
 
 
+@pytest.mark.usefixtures("patient")
 async def test_with_a_type_in_the_header_any_bytes_of_any_content_type_are_an_event(
     installation: Installation, receiver: Receiver
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.support.installation import Installation, Service, add_endpoint
 from tests.support.receiver import Receiver
 from tests.support.wire import Reply, Wire, request
@@ -29,6 +31,7 @@ async def all_at_once(gateways: list[Service], count: int, data: bytes) -> list[
             await wire.close()
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_hundred_simultaneous_requests_of_one_name_are_one_event(
     installation: Installation, receiver: Receiver
 ) -> None:
@@ -69,6 +72,7 @@ async def test_a_hundred_simultaneous_requests_of_one_name_are_one_event(
     assert len(receiver.received()) == 2
 
 
+@pytest.mark.usefixtures("patient")
 async def test_of_two_bodies_under_one_name_exactly_one_wins_however_they_race(installation: Installation) -> None:
     gateways = [installation.gateway(), installation.gateway()]
     wires = [await Wire.connect(gateways[number % 2].url) for number in range(40)]

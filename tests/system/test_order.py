@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.gate import Gate
 from tests.support.installation import Installation, add_endpoint
 from tests.support.producer import Event, Producer
@@ -10,6 +12,7 @@ from tests.support.receiver import Receiver
 DEADLINE = 60.0
 
 
+@pytest.mark.usefixtures("patient")
 async def test_an_event_does_not_wait_for_the_retry_of_an_earlier_one_and_both_say_which_came_first(
     installation: Installation,
 ) -> None:
@@ -35,6 +38,7 @@ async def test_an_event_does_not_wait_for_the_retry_of_an_earlier_one_and_both_s
     assert retried.headers["relay-received-at"] <= overtaking.headers["relay-received-at"]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_burst_to_a_slow_endpoint_is_not_slowed_down_further(
     installation: Installation, receiver: Receiver
 ) -> None:

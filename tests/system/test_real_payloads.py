@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+import pytest
 import standardwebhooks
 import stripe
 import svix.webhooks
@@ -64,6 +65,7 @@ PROFILES: Mapping[str, Verify] = {
 }
 
 
+@pytest.mark.usefixtures("patient")
 async def test_real_payloads_reach_an_endpoint_of_each_profile_byte_for_byte_and_verify(
     installation: Installation, receiver: Receiver, payloads: list[Payload]
 ) -> None:
