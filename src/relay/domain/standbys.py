@@ -41,8 +41,7 @@ def read_standbys(setting: str) -> Standbys:
     if not setting.strip():
         return NO_STANDBYS
     parts = _SYNTAX.fullmatch(setting)
-    if parts is None:
-        raise ValueError(f"not a list of standbys: {setting!r}")
+    assert parts is not None, "a bare list may be anything; its names are looked at one by one"
     # a bare list is FIRST 1
     count, listed = (int(parts["count"]), parts["listed"]) if parts["count"] else (1, parts["bare"])
     return Standbys(count, tuple(dict.fromkeys(_names(listed))))
