@@ -146,6 +146,7 @@ class World:
         queue, health = Queue(database, database), Health(database)
         waiting = await Database.connect(dsn, name=BARRIER, size=1, commits=Commits.AS_SERVER_SAYS)
         barrier = Barrier(waiting, quorum=quorum, seconds=0.25, ambient=ambient, emit=ear)
+        await barrier.check()
         gateway = create_gateway(
             journal=Journal(database, key_retention_seconds=86_400.0),
             endpoints=endpoints,
