@@ -97,6 +97,13 @@ async def _later(world: World) -> Reply:
     return await world.post(event(), KEY)
 
 
+async def test_who_shares_a_group_with_another_body_of_its_name_is_answered_for_its_own(world: World) -> None:
+    first = await world.post(event(), KEY)
+    other, same = await asyncio.gather(world.post(event("other"), KEY), world.post(event(), KEY))
+    assert (other.status, other.code) == (409, "idempotency_key_reused")
+    assert (same.status, same.body) == (202, first.body)
+
+
 async def test_an_event_that_matches_nothing_is_void_too_and_no_dead_letter(world: World, cluster: Cluster) -> None:
     cluster.freeze()
     assert (await world.post(event(), KEY)).status == 503

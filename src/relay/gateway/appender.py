@@ -122,12 +122,19 @@ class Appender:
         """Take nothing more and finish what was taken, for `within` seconds; answers how many were given up then."""
         self._draining = True
         ends = self._ambient.monotonic() + within
-        if self._appending is not None:
-            _, unfinished = await asyncio.wait([self._appending], timeout=within)
-            for task in unfinished:
-                task.cancel()
-                await asyncio.wait([task])
-        return self._abandoned + await self._confirming.drain(max(0.0, ends - self._ambient.monotonic()))
+        given_up = 0
+        # what waits for its quorum may put a request of the same name back into the line
+        while self._appending is not None or self._confirming.is_busy:
+            if self._appending is not None:
+                _, unfinished = await asyncio.wait([self._appending], timeout=self._left(ends))
+                for task in unfinished:
+                    task.cancel()
+                    await asyncio.wait([task])
+            given_up += await self._confirming.drain(self._left(ends))
+        return self._abandoned + given_up
+
+    def _left(self, ends: float) -> float:
+        return max(0.0, ends - self._ambient.monotonic())
 
     def _refusal(self, count: int, size: int) -> Problem | None:
         """Why so many more events of so many bytes together are not taken, None if they are."""
@@ -260,6 +267,7 @@ class Appender:
                 else:
                     submission.settle(outcome)
         self._line.put_back(again)
+        self._get_going()
         # only now it is certain that the rules by which there is no such endpoint are the newest
         _settle(group.lost, NO_ENDPOINT)
         if new:

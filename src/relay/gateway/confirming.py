@@ -64,6 +64,11 @@ class Confirming:
         """How many senders wait."""
         return sum(self._tasks.values())
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is waited for, or still taken back."""
+        return bool(self._tasks)
+
     def take(self, group: Group, appended: Sequence[Appended]) -> None:
         """Wait for the quorum beside whatever else is appended, then answer the group's senders."""
         task = asyncio.create_task(self._confirm(group, appended), name="confirm")
@@ -88,10 +93,12 @@ class Confirming:
                 self._finish(group, appended)
             else:
                 await self._miss(group, appended, appended_at)
-        except BaseException:
-            for submission in group.submissions:
-                submission.settle(UNPROVEN)
+        except asyncio.CancelledError:
+            _give_up(group)
             raise
+        except Exception:
+            logger.exception("a confirmation met a bug")
+            _give_up(group)
 
     async def _miss(self, group: Group, appended: Sequence[Appended], appended_at: float) -> None:
         """The quorum did not come: take back what this group wrote, and say so to whom it concerns."""
@@ -134,6 +141,12 @@ class Confirming:
             first = ids.write(ids.RECEIPT, min(written))
             logger.warning("%d events from %s on could not be declared void: %s", len(written), first, fault)
             return {}
+
+
+def _give_up(group: Group) -> None:
+    """Of whoever is not answered by now, nobody knows whether the event counts."""
+    for submission in group.submissions:
+        submission.settle(UNPROVEN)
 
 
 def _receipt(member: Member, result: Appended) -> UUID:
