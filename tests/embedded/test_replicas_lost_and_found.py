@@ -268,6 +268,16 @@ def test_an_installation_with_one_server_gets_two_more(used: Path) -> None:
     three.stop()
 
 
+@pytest.mark.parametrize("name", ["with space", "größe, it's 50% #1", "x" * 120])
+def test_the_folder_of_three_may_be_renamed_to_anything(folder: Path, name: str) -> None:
+    renamed = folder.rename(folder.with_name(name))
+    remove(renamed, "r3")
+    servers = EmbeddedReplicas(renamed, 3, quorum=2)
+    servers.start()
+    assert rows(address(renamed), STREAMING) == [("r2",), ("r3",)]
+    servers.stop()
+
+
 def test_two_primaries_are_refused_with_what_tells_them_apart(folder: Path) -> None:
     (folder / "pg" / "r2" / "standby.signal").unlink()
     with pytest.raises(
