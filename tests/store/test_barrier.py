@@ -11,8 +11,8 @@ import pytest
 from relay.domain.standbys import ServerSays, Standbys
 from relay.domain.telemetry import QuorumLost, QuorumRegained
 from relay.store import barrier as module
-from relay.store.barrier import NAME, Barrier
-from relay.store.database import Commits, Database
+from relay.store.barrier import NAME, Barrier, cross
+from relay.store.database import Commits, Connection, Database
 from relay.store.faults import QuorumNotPromised
 from relay.store.quorum import Horizon, Sight
 from tests.support.cluster import Cluster
@@ -31,6 +31,19 @@ async def database(cluster: Cluster, cluster_database: str) -> AsyncIterator[Dat
     yield made
     cluster.thaw()
     await made.close()
+
+
+@pytest.fixture
+async def here(cluster: Cluster, cluster_database: str) -> AsyncIterator[Database]:
+    made = await Database.connect(cluster.dsn(cluster_database), name="relay-tests", size=1)
+    yield made
+    await made.close()
+
+
+async def commit(here: Database) -> None:
+    """Commit something on the primary's disk, and wait for nobody."""
+    async with here.connection() as connection:
+        await cross(connection)
 
 
 @pytest.fixture
@@ -56,19 +69,63 @@ async def test_many_who_wait_share_few_barriers(barrier: Barrier) -> None:
 
 
 async def test_a_barrier_that_was_out_before_says_nothing_about_what_came_after(
-    barrier: Barrier, cluster: Cluster
+    barrier: Barrier, cluster: Cluster, here: Database
 ) -> None:
     async with barrier.running():
         cluster.freeze()
+        await commit(here)
         first = asyncio.create_task(barrier.confirmed())
         await eventually(_asks(cluster), 10.0, "a barrier is out")
         second = asyncio.create_task(barrier.confirmed())
         assert not any(await asyncio.gather(first, second))
 
 
-async def test_an_outage_is_told_once_and_so_is_its_end(barrier: Barrier, cluster: Cluster, ear: Ear) -> None:
+async def test_what_standbys_come_to_have_by_themselves_needs_no_barrier(
+    barrier: Barrier, here: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unwanted(_: Connection) -> int:
+        raise AssertionError("a barrier was sent")
+
+    monkeypatch.setattr(module, "WATCH_SECONDS", 60.0)
+    monkeypatch.setattr(module, "cross", unwanted)
+    async with barrier.running():
+        for _ in range(20):
+            await commit(here)
+            assert await barrier.confirmed()
+
+
+async def test_whoever_asks_about_now_is_told_of_standbys_that_do_not_answer(
+    barrier: Barrier, cluster: Cluster, here: Database
+) -> None:
+    async with barrier.running():
+        await commit(here)
+        assert await barrier.confirmed()
+        cluster.freeze()
+        assert not await barrier.confirmed(now=True)
+
+
+@pytest.mark.parametrize("waits_for", ["ANY 2 (r2, r3)", "FIRST 1 (r2, r3)"])
+async def test_nothing_is_confirmed_that_the_server_itself_would_still_wait_for(
+    barrier: Barrier, cluster: Cluster, here: Database, waits_for: str
+) -> None:
+    await cluster.alter_system(synchronous_standby_names=waits_for)
+    try:
+        async with barrier.running():
+            assert await barrier.confirmed()
+            cluster.freeze("r2")
+            await commit(here)
+            assert not await barrier.confirmed()
+            cluster.thaw()
+    finally:
+        await cluster.alter_system(synchronous_standby_names=None)
+
+
+async def test_an_outage_is_told_once_and_so_is_its_end(
+    barrier: Barrier, cluster: Cluster, here: Database, ear: Ear
+) -> None:
     async with barrier.running():
         cluster.freeze()
+        await commit(here)
         for _ in range(3):
             assert not await barrier.confirmed()
         cluster.thaw()
@@ -79,9 +136,12 @@ async def test_an_outage_is_told_once_and_so_is_its_end(barrier: Barrier, cluste
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_long_outage_leaves_one_connection_waiting(barrier: Barrier, cluster: Cluster, ear: Ear) -> None:
+async def test_a_long_outage_leaves_one_connection_waiting(
+    barrier: Barrier, cluster: Cluster, here: Database, ear: Ear
+) -> None:
     async with barrier.running():
         cluster.freeze()
+        await commit(here)
         assert not await barrier.confirmed()
         seen = await _barriers(cluster, 4)
         assert len(seen) >= 4
@@ -110,9 +170,10 @@ async def test_what_a_killed_process_left_waiting_is_ended(
     left.terminate()
 
 
-async def test_nothing_is_left_waiting_when_a_process_stops(barrier: Barrier, cluster: Cluster) -> None:
+async def test_nothing_is_left_waiting_when_a_process_stops(barrier: Barrier, cluster: Cluster, here: Database) -> None:
     async with barrier.running():
         cluster.freeze()
+        await commit(here)
         assert not await barrier.confirmed()
 
     async def nobody() -> bool:
@@ -156,13 +217,23 @@ async def test_a_database_that_is_away_confirms_nothing_and_is_found_again(barri
 SAID = ServerSays("ANY 1 (a, b)", ("on",), "on", sees_standbys=True)
 
 
-def sight(standbys: int, said: ServerSays = SAID) -> Sight:
-    return Sight(1000, standbys, 2, Horizon(1, 700), said, Standbys(1, ("a", "b")))
+def sight(standbys: int, said: ServerSays = SAID, *, releasing: int = 2, awaited: int = 1) -> Sight:
+    return Sight(1000, standbys, 2, releasing, Horizon(1, 700), said, Standbys(awaited, ("a", "b")))
 
 
 @pytest.mark.parametrize(("standbys", "quorum", "proves"), [(0, 2, False), (1, 2, True), (2, 2, True), (1, 3, False)])
 def test_so_many_standbys_prove_it_with_the_primary(standbys: int, quorum: int, proves: bool) -> None:
     assert sight(standbys).proves(quorum) is proves
+
+
+@pytest.mark.parametrize(
+    ("standbys", "releasing", "awaited", "replaces"),
+    [(1, 1, 1, True), (1, 0, 1, False), (1, 1, 2, False), (2, 2, 2, True), (0, 1, 1, False)],
+)
+def test_a_look_replaces_a_barrier_that_would_come_back_at_once(
+    standbys: int, releasing: int, awaited: int, replaces: bool
+) -> None:
+    assert sight(standbys, releasing=releasing, awaited=awaited).replaces_barrier(2) is replaces
 
 
 def test_what_is_not_promised_is_not_proven() -> None:

@@ -68,7 +68,7 @@ class Readiness:
         return OK
 
     async def _journal(self) -> str:
-        if await self._barrier.confirmed():
+        if await self._barrier.confirmed(now=True):
             return OK
         return self._barrier.missing or OK
 

@@ -1,5 +1,8 @@
 """The barrier: waiting until everything committed so far is on the quorum, once for all who wait.
 
+Standbys get what was committed on the server's own disk at once, so it is looked at them first, for a moment. What they
+do not come to have by then is waited for with a barrier: a commit of its own that the server holds until they have it.
+
 Owns the connection on which it is waited, its pace, and what is known meanwhile: whether the quorum is missing, and how
 far it was proven. Invariant: `confirmed` answers yes only if a look at the standbys, after the caller's commit and on
 the server where that was made, has proved it; a commit that the server merely released proves nothing, nor does another
@@ -35,6 +38,12 @@ LONGEST_SECONDS = 5.0
 FORGOTTEN_SECONDS = 2 * LONGEST_SECONDS
 """Nobody waits any more for a barrier that is older: its process was killed."""
 
+WATCH_SECONDS = 0.1
+"""For how long standbys are looked at that are about to have it, before a barrier is sent."""
+
+FIRST_LOOK_SECONDS = 0.001
+"""Between the first looks; later a quarter of the time that was watched, so little is lost however far they are."""
+
 PAUSE_SECONDS = 0.01
 """Between two looks while the server promises the quorum and standbys lag behind."""
 
@@ -62,10 +71,11 @@ class Durability(NamedTuple):
 
 
 class _Waiter(NamedTuple):
-    """Somebody who waits for a proof, of this timeline alone if one is given."""
+    """Somebody who waits for a proof, of this timeline alone if one is given, and of standbys that answer now."""
 
     told: asyncio.Future[bool]
     timeline: int | None
+    now: bool
 
 
 class Barrier:
@@ -96,15 +106,17 @@ class Barrier:
         """How many standbys must have it."""
         return self._quorum - 1
 
-    async def confirmed(self, timeline: int | None = None) -> bool:
+    async def confirmed(self, timeline: int | None = None, *, now: bool = False) -> bool:
         """Whether everything that was committed before this call is on the quorum now; waits for that, for a while.
 
         `timeline` is the server's when it was committed: what a failover has taken away, no later proof confirms.
-        `self.timeline` is the newest that is known, and will do if it was asked for before the commit.
+        `self.timeline` is the newest that is known, and will do if it was asked for before the commit. `now`: something
+        is committed to find out whether standbys answer at all; else what they have long had is confirmed whatever
+        became of them since.
         """
         if self._quorum == 1:
             return True
-        waiter = _Waiter(asyncio.get_running_loop().create_future(), timeline)
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), timeline, now)
         self._waiting.append(waiter)
         self._called.set()
         try:
@@ -144,7 +156,7 @@ class Barrier:
             self._called.clear()
             try:
                 async with asyncio.timeout(LONGEST_SECONDS):
-                    sight = await self._ask()
+                    sight = await self._ask(probing=self.missing is not None or any(each.now for each in waiters))
             except TimeoutError:
                 self._settle(waiters, confirmed=False)
                 await self._end_waiting()
@@ -165,10 +177,25 @@ class Barrier:
         elif not self._waiting:
             await self._ambient.sleep(MISSING_PAUSE_SECONDS)
 
-    async def _ask(self) -> Sight:
+    async def _ask(self, *, probing: bool) -> Sight:
         async with self._database.kept_connection() as connection:
+            seen = None if probing else await self._watch(connection)
+            if seen is not None:
+                return seen
             log_to = await self._cross(connection)
             return await look(connection, log_to, awaits=True)
+
+    async def _watch(self, connection: Connection) -> Sight | None:
+        """Look until the standbys have what is on the server's disk now; None if that takes a barrier to find out."""
+        began = self._ambient.monotonic()
+        sight = await look(connection, awaits=True)
+        while not sight.replaces_barrier(self._quorum):
+            watched = self._ambient.monotonic() - began
+            if watched > WATCH_SECONDS or sight.streaming < self.standbys_needed or sight.shortcoming(self._quorum):
+                return None
+            await self._ambient.sleep(max(FIRST_LOOK_SECONDS, watched / 4))
+            sight = await look(connection, sight.log_to, awaits=True)
+        return sight
 
     async def _cross(self, connection: Connection) -> LogPlace:
         self._out = connection.get_server_pid()

@@ -46,12 +46,13 @@ class Sight:
     """What one look at the server showed.
 
     `standbys` of the listed ones have the log on disk up to `log_to`, of `streaming` that there are; where that was the
-    end of it, `horizon` is what they then have.
+    end of it, `horizon` is what they then have. `releasing` of those that commits wait for at present have it, too.
     """
 
     log_to: LogPlace
     standbys: int
     streaming: int
+    releasing: int
     horizon: Horizon
     said: ServerSays
     listed: Standbys
@@ -63,6 +64,13 @@ class Sight:
     def proves(self, quorum: int) -> bool:
         """Whether so many machines have the log up to that place, and the server promises it."""
         return self.standbys >= quorum - 1 and self.shortcoming(quorum) is None
+
+    def replaces_barrier(self, quorum: int) -> bool:
+        """Whether it proves it, and a commit at that place would wait for nobody any more.
+
+        The server may be set to wait for more than the quorum, and whoever promotes a standby counts on that.
+        """
+        return self.proves(quorum) and self.releasing >= self.listed.awaited
 
     def missing(self, quorum: int) -> str:
         """Why it does not prove it, in words."""
@@ -102,11 +110,14 @@ def _sight(row: asyncpg.Record) -> Sight:
         fsync=row["fsync"],
         sees_standbys=row["sees_standbys"],
     )
+    listed = read_standbys(said.standby_names)
     return Sight(
         log_to=row["log_to"],
-        standbys=row["standbys"],
+        # a list that has just been changed is in force for this session sooner than for the senders of the log
+        standbys=len(set(row["standbys"]).intersection(listed.names)),
         streaming=row["streaming"],
+        releasing=row["releasing"],
         horizon=Horizon(row["timeline"], row["before_xid"]),
         said=said,
-        listed=read_standbys(said.standby_names),
+        listed=listed,
     )
