@@ -237,16 +237,21 @@ class Cluster:
     # ---- databases ----
 
     @asynccontextmanager
-    async def database(self, template: str = _TEMPLATE) -> AsyncIterator[str]:
+    async def database(self) -> AsyncIterator[str]:
         """The name of a fresh database of the owner, migrated already; dropped at the end, once the quorum is there."""
-        name = f"relay_{next(self._numbers)}"
-        await self.fetch(self.primary, f"create database {name} template {template} owner {OWNER}")
-        await self.streams()
+        name = await self.create_database()
         try:
             yield name
         finally:
             await self.heal()
             await self.fetch(self.primary, f"drop database {name} with (force)")
+
+    async def create_database(self) -> str:
+        """Make such a database, for as long as there is the cluster; answers its name."""
+        name = f"relay_{next(self._numbers)}"
+        await self.fetch(self.primary, f"create database {name} template {_TEMPLATE} owner {OWNER}")
+        await self.streams()
+        return name
 
     # ---- from nothing, and back to it ----
 

@@ -101,3 +101,16 @@ class Producer:
         async with self._progress:
             self.accepted[event.key] = reply
             self._progress.notify_all()
+
+
+async def ask(url: str, event: Event, within: float) -> Reply:
+    """Post once. Raises `Cut` where the answer does not come, `OSError` and `TimeoutError`."""
+    async with await Wire.connect(url) as wire:
+        return await wire.ask(event.bytes, within)
+
+
+async def until_accepted(url: str, event: Event, within: float) -> Reply:
+    """Post one event until it is accepted, as a patient sender does; answers the 202. Raises as `Producer.post`."""
+    producer = Producer([url], connections=1)
+    await producer.post([event], within)
+    return producer.accepted[event.key]

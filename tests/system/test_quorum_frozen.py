@@ -11,38 +11,30 @@ import time
 from tests.support.accounting import assert_complete, event_of
 from tests.support.cluster import Cluster
 from tests.support.installation import Installation, Service, add_endpoint, api, eventually
-from tests.support.producer import Event, Producer, numbered
+from tests.support.producer import Event, Producer, ask, numbered, until_accepted
 from tests.support.receiver import Receiver
-from tests.support.wire import Reply, Wire
+from tests.support.wire import Reply
 
 DEADLINE = 60.0
 REFUSED_WITHIN_SECONDS = 2.0
 """The journal's timeout is 0.25; the rest is for the machine."""
 
 
-async def ask(service: Service, event: Event) -> tuple[float, Reply]:
+async def timed(gateway: Service, event: Event) -> tuple[float, Reply]:
     """Post once; answers how long it took, too."""
-    async with await Wire.connect(service.url) as wire:
-        began = time.monotonic()
-        reply = await wire.ask(event.bytes)
-        return time.monotonic() - began, reply
-
-
-async def until_accepted(service: Service, event: Event) -> Reply:
-    """Post until it is accepted, as a patient sender does."""
-    producer = Producer([service.url], connections=1)
-    await producer.post([event], DEADLINE)
-    return producer.accepted[event.key]
+    began = time.monotonic()
+    reply = await ask(gateway.url, event, DEADLINE)
+    return time.monotonic() - began, reply
 
 
 async def test_senders_are_refused_in_time_while_the_standbys_stand_still(
     on_three: Installation, cluster: Cluster
 ) -> None:
     gateway = on_three.gateway()
-    await until_accepted(gateway, numbered(1, prefix="before")[0])
+    await until_accepted(gateway.url, numbered(1, prefix="before")[0], DEADLINE)
     cluster.freeze()
-    at_once = await asyncio.gather(*(ask(gateway, event) for event in numbered(20, prefix="at-once")))
-    later = [await ask(gateway, event) for event in numbered(20, prefix="later")]
+    at_once = await asyncio.gather(*(timed(gateway, event) for event in numbered(20, prefix="at-once")))
+    later = [await timed(gateway, event) for event in numbered(20, prefix="later")]
     for took, reply in (*at_once, *later):
         assert (reply.status, reply.headers["retry-after"]) == (503, "1")
         assert reply.json()["code"] == "journal_quorum"
@@ -63,12 +55,12 @@ async def test_of_a_load_that_meets_the_freeze_only_what_got_its_202_is_delivere
     posting = asyncio.create_task(producer.post(events, DEADLINE))
     await producer.has_accepted(100, DEADLINE)
     cluster.freeze()
-    refused = await asyncio.gather(*(ask(gateway, event) for event in given_up))
+    refused = await asyncio.gather(*(timed(gateway, event) for event in given_up))
     assert {reply.status for _, reply in refused} == {503}
     cluster.thaw()
     await posting
     last = numbered(1, prefix="last")
-    accepted = producer.accepted | {last[0].key: await until_accepted(gateway, last[0])}
+    accepted = producer.accepted | {last[0].key: await until_accepted(gateway.url, last[0], DEADLINE)}
     await on_three.all_closed(len(events) + 1, DEADLINE)
 
     assert_complete(receiver.received(), accepted, [*events, *last])
@@ -84,15 +76,15 @@ async def test_a_refused_key_gets_its_202_later_for_the_same_receipt_and_then_th
     add_endpoint(gateway, receiver.url())
     (event,) = numbered(1)
     cluster.freeze()
-    _, refused = await ask(gateway, event)
+    _, refused = await timed(gateway, event)
     assert refused.status == 503
     written = await on_three.value("select id from receipts where event_id = $1", event.key)
     cluster.thaw()
-    reply = await until_accepted(gateway, event)
+    reply = await until_accepted(gateway.url, event, DEADLINE)
     assert reply.json()["receipt_id"] == f"rcp_{written.hex}"
     assert "relay-idempotent-replay" not in reply.headers
     for _ in range(3):
-        _, again = await ask(gateway, event)
+        _, again = await timed(gateway, event)
         assert (again.status, again.body, again.headers["relay-idempotent-replay"]) == (202, reply.body, "true")
     await on_three.all_closed(1, DEADLINE)
     assert_complete(receiver.received(), {event.key: reply}, [event])
@@ -106,9 +98,9 @@ async def test_a_replay_of_what_is_on_one_machine_alone_waits_for_the_quorum_as_
     (event,) = numbered(1)
     assert all(gateway.started for gateway in (first, second))
     cluster.freeze()
-    asked = [asyncio.create_task(ask(first, event))]
+    asked = [asyncio.create_task(timed(first, event))]
     await eventually(lambda: barriers(cluster, 1), DEADLINE, "the first gateway waits")
-    asked.append(asyncio.create_task(ask(second, event)))
+    asked.append(asyncio.create_task(timed(second, event)))
     await eventually(lambda: barriers(cluster, 2), DEADLINE, "the second gateway waits")
     assert await on_three.value("select count(*) from journal") == 1
     assert not any(each.done() for each in asked)
@@ -139,7 +131,7 @@ async def test_a_backlog_that_was_accepted_before_is_delivered_and_read_while_th
     producer = Producer([gateway.url])
     await producer.post(backlog, DEADLINE)
     # once the dispatcher has sent this, it knows that all that is older is on the quorum
-    await until_accepted(gateway, numbered(1, prefix="quick", event_type="quick.item")[0])
+    await until_accepted(gateway.url, numbered(1, prefix="quick", event_type="quick.item")[0], DEADLINE)
     await receiver.arrive(1, DEADLINE, "/ok/quick")
 
     cluster.freeze()
@@ -165,7 +157,7 @@ async def test_what_is_not_on_the_quorum_is_not_sent_however_long_that_takes(
     (event,) = numbered(1)
     assert gateway.started
     cluster.freeze()
-    asked = asyncio.create_task(ask(gateway, event))
+    asked = asyncio.create_task(timed(gateway, event))
 
     async def handed_back_twice() -> bool:
         log = "".join(service.log.read_text() for service in on_three.services)

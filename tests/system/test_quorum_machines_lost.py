@@ -15,9 +15,8 @@ from functools import partial
 from tests.support.accounting import assert_complete
 from tests.support.cluster import Cluster
 from tests.support.installation import Installation, Service, add_endpoint, eventually, kill
-from tests.support.producer import Event, Producer, numbered
+from tests.support.producer import Event, Producer, ask, numbered
 from tests.support.receiver import Receiver
-from tests.support.wire import Reply, Wire
 
 DEADLINE = 90.0
 ROUNDS = int(os.environ.get("RELAY_FAILOVER_ROUNDS", "2"))
@@ -119,7 +118,7 @@ async def test_what_only_a_lost_primary_had_is_not_confirmed_by_the_next_one(
     asked = []
     # the barrier is out for the first when the second is written, so it is the next one that the second waits for
     for number, event in enumerate(numbered(2), start=1):
-        asked.append(asyncio.create_task(reply_to(gateway, event)))
+        asked.append(asyncio.create_task(ask(gateway.url, event, DEADLINE)))
         await eventually(partial(events_are, on_three, number), DEADLINE, "the event is written")
         await eventually(partial(barrier_waits, cluster), DEADLINE, "the barrier waits")
     kill(worker, signal.SIGSTOP)
@@ -135,11 +134,6 @@ async def test_what_only_a_lost_primary_had_is_not_confirmed_by_the_next_one(
 async def barrier_waits(cluster: Cluster) -> bool:
     waiting = "select from pg_stat_activity where wait_event = 'SyncRep' and application_name = 'relay gateway barrier'"
     return bool(await cluster.fetch(cluster.primary, waiting))
-
-
-async def reply_to(gateway: Service, event: Event) -> Reply:
-    async with await Wire.connect(gateway.url) as wire:
-        return await wire.ask(event.bytes, DEADLINE)
 
 
 async def events_are(installation: Installation, count: int) -> bool:
