@@ -65,9 +65,10 @@ class Tapped:
         return self.tap.at(point.moment, connection=point.connection, statement=point.statement, about=about)
 
     async def kill(self) -> None:
-        """Kill the gateway and start it once more."""
+        """Kill the gateway and start it once more; returns when it runs."""
         await asyncio.to_thread(self.gateway.kill)
         self.gateway.start()
+        assert await asyncio.to_thread(lambda: self.gateway.started)
 
     async def arrivals_of(self, event: Event) -> list[Arrival]:
         """Wait until an event has arrived and its receipt is closed; answers each time that it arrived."""
@@ -167,8 +168,9 @@ async def test_an_event_whose_void_was_written_by_a_dying_gateway_comes_only_if_
     assert await tapped.installation.value("select void_at is not null from receipts where event_id = $1", event.key)
     await tapped.kill()
     place.cut_off()
-    with pytest.raises(Cut):
-        await asked
+    (told,) = await asyncio.gather(asked, return_exceptions=True)
+    # a sender does not wait for a void for long, and may have heard that nobody knows
+    assert isinstance(told, Cut) or (isinstance(told, Reply) and told.status == 503)
     cluster.thaw()
     (later,) = numbered(1, prefix=f"after-{event.key}")
     await tapped.is_one_event(later, await until_accepted(tapped.gateway.url, later, DEADLINE))

@@ -39,13 +39,21 @@ class Readiness:
         self._late_seconds = late_seconds
         self._round: asyncio.Task[Mapping[str, str]] | None = None
         self._good_until = 0.0
+        self._was_missing = False
 
     async def checks(self) -> Mapping[str, str]:
-        """Each check by its name: `ok`, or the fault in words. The answer may be a few seconds old."""
-        if self._round is None or (self._round.done() and self._ambient.monotonic() >= self._good_until):
+        """Each check by its name: `ok`, or the fault in words. The answer may be a few seconds old, but not older than
+        what is known of the quorum."""
+        if self._round is None or (self._round.done() and not self._is_good()):
             self._round = asyncio.create_task(self._check(), name="readiness")
         # whoever leaves does not end it for the others
         return await asyncio.shield(self._round)
+
+    def _is_good(self) -> bool:
+        return self._ambient.monotonic() < self._good_until and self._was_missing == self._is_missing()
+
+    def _is_missing(self) -> bool:
+        return self._barrier.missing is not None
 
     async def _check(self) -> Mapping[str, str]:
         began = self._ambient.monotonic()
@@ -58,6 +66,7 @@ class Readiness:
             )
         finally:
             ended = self._ambient.monotonic()
+            self._was_missing = self._is_missing()
             self._good_until = ended + min(max(REST_SECONDS, REST * (ended - began)), LONGEST_REST_SECONDS)
         if journal == OK and not self._barrier.standbys_needed:
             journal = database  # of a quorum of one, the journal is there when its database is

@@ -363,14 +363,15 @@ begin
     perform from deliveries d where d.id = any (owed) order by d.id for no key update of d;
     perform from receipts r where r.id = any (p_receipts) order by r.id for no key update;
 
-    select count(*) filter (where k.flushed >= pg_current_wal_flush_lsn()), count(*) filter (where k.flushed > p_log_from)
-    into certain, possible
+    select count(*) into certain from listed_standbys l where l.flushed >= pg_current_wal_flush_lsn();
+    select count(*) into possible
     from (select s.name, max(s.flushed) as flushed
           from (select l.name, l.flushed from listed_standbys l
                 union all
                 select t.slot_name::text, t.restart_lsn from pg_replication_slots t
                 where t.slot_type = 'physical' and t.slot_name = any (p_names)) s
-          group by s.name) k;
+          group by s.name) k
+    where k.flushed > p_log_from;
     if promised and certain >= p_standbys then
         -- what only a lost primary had is not on this server, however far its standbys are
         return query
