@@ -124,19 +124,19 @@ def text(report: Report) -> str:
     lines = [
         title,
         times_head("ms from due to"),
-        times_row("floor: committed and proven", floor.proven_ms),
+        times_row("bare commit, barrier and proof", floor.proven_ms),
         times_row("1 machine: answered (the 202)", alone.answered_ms),
         times_row("1 machine: arrived", alone.arrived_ms),
         times_row(f"{QUORUM} machines: answered (the 202)", quorum.answered_ms),
         times_row(f"{QUORUM} machines: arrived", quorum.arrived_ms),
-        times_head("of the floor, ms for one"),
+        times_head("of the bare ones, ms for each"),
         times_row("local commit", floor.commit_ms),
         times_row("barrier", floor.barrier_ms),
         times_row("proof", floor.proof_ms),
         *(_outcome(steady) for steady in (alone, quorum)),
         *(
             f"the 202 of {QUORUM} machines, as a multiple of {name}: p50 {ratios[key]['p50']}, p99 {ratios[key]['p99']}"
-            for name, key in (("1 machine's", "to_one_machine"), ("the floor", "to_floor"))
+            for name, key in (("1 machine's", "to_one_machine"), ("the bare barrier's", "to_floor"))
         ),
         _verdict(report),
     ]

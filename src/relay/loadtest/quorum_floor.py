@@ -1,7 +1,8 @@
 """The floor of a quorum: a small commit, a barrier and a proof at a given pace, without Relay around them.
 
-Owns the work of its one process. Like the gateway it has one commit under way and one barrier, each for all that fell
-due meanwhile. Run as `python -m relay.loadtest.quorum_floor --rate …`; prints one line of JSON, an object like `Floor`.
+Owns the work of its one process. Relay sends a barrier only where a look at the standbys does not prove it first, so
+its wait may be shorter. Like the gateway it has one commit under way and one barrier, each for all that fell due
+meanwhile. Run as `python -m relay.loadtest.quorum_floor --rate …`; prints one line of JSON, an object like `Floor`.
 """
 
 from __future__ import annotations
