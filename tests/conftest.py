@@ -36,8 +36,9 @@ MISSING_TOOL = "missing tool"
 CI = os.environ.get("CI") == "true"
 TESTS = Path(__file__).parent
 CPU_SECONDS_ALLOWED = {"domain": 2.0}
-WORKERS_PER_CORE = 3
-"""Most tests wait for others most of the time: for servers, commands, and bounds that they are about."""
+WORKERS_PER_CORE, MOST_WORKERS = 3, 12
+"""Most tests wait for others most of the time: for servers, commands, and bounds that they are about. Each worker has a
+server in memory."""
 
 # No deadline: how long an example takes tells about the machine only. In CI the examples are the same each
 # time, so that a change is judged by itself.
@@ -133,7 +134,7 @@ def _is_worker(config: pytest.Config) -> bool:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """How many processes ``-n auto`` means."""
-    return WORKERS_PER_CORE * len(os.sched_getaffinity(0))
+    return min(WORKERS_PER_CORE * len(os.sched_getaffinity(0)), MOST_WORKERS)
 
 
 @pytest.hookimpl(tryfirst=True)

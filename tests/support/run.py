@@ -78,7 +78,7 @@ class Run:
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 with contextlib.suppress(OSError):  # it is gone, or another user's
                     if any(_is_of(entry, place) for place in places):
-                        found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                        found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
         return found
 
     def end(self, *, within: float = _ENDS_SECONDS) -> list[str]:

@@ -14,7 +14,7 @@ from tests.support.receiver import Receiver
 from tests.support.wire import Wire, request
 
 DEADLINE = 60.0
-SOON_GIVEN_UP = {"connect_timeout_secs": "1", "read_timeout_secs": "2", "total_timeout_secs": "2"}
+SOON_GIVEN_UP = {"connect_timeout_secs": "3", "read_timeout_secs": "6", "total_timeout_secs": "6"}
 
 
 @pytest.mark.usefixtures("patient")
