@@ -6,7 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from relay.api import readiness
 from tests.api.world import World
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that is slow because the machine is busy with other tests is not taken for one that hangs."""
+    monkeypatch.setattr(readiness, "CHECK_SECONDS", 30.0)
 
 
 @pytest.fixture

@@ -36,8 +36,8 @@ _ENDS_SECONDS = 15.0
 _KILLED_SECONDS = 15.0
 _LOOK_AGAIN_SECONDS = 0.05
 _MEMORY = Path("/dev/shm")  # noqa: S108 - the folder in it is made by mkdtemp
-_ROOM = 4 * 1024**3
-"""Bytes; several times what servers of the tests ever held together."""
+_ROOM = 6 * 1024**3
+"""Bytes; twice what the servers of six workers held together."""
 
 
 class Run:

@@ -39,7 +39,8 @@ async def test_a_dispatcher_killed_in_the_middle_of_a_thousand_deliveries_loses_
 ) -> None:
     gateway = installation.gateway()
     dispatcher = installation.dispatcher(**BRIEF_LEASE)
-    add_endpoint(gateway, receiver.url("/slow?ms=40"))
+    # whenever it is killed, much is under way: each answer takes long, and there are many places
+    add_endpoint(gateway, receiver.url("/slow?ms=300"), max_in_flight=128)
     events = numbered(EVENTS)
     producer = Producer([gateway.url])
     posting = asyncio.create_task(producer.post(events, DEADLINE))
