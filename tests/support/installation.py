@@ -138,9 +138,8 @@ class Service:
     def start(self) -> None:
         """Start the command, or start it once more after an end, without waiting for anything."""
         assert self._process is None or self._process.poll() is not None, f"{self} runs already"
-        self._printed, self._silent = [], False
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -149,7 +148,9 @@ class Service:
                 cwd=self.log.parent,
                 start_new_session=True,
             )
-        threading.Thread(target=self._read, args=(self._process,), name=f"reads {self}", daemon=True).start()
+        with self._changed:  # whoever still reads what the last process printed has no say any more
+            self._process, self._printed, self._silent = process, [], False
+        threading.Thread(target=self._read, args=(process,), name=f"reads {self}", daemon=True).start()
 
     def wait_for(self, is_it: Callable[[dict[str, Any]], bool], within: float, what: str) -> dict[str, Any]:
         """Wait for a JSON line on its stdout. Raises `AssertionError`."""

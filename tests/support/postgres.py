@@ -66,8 +66,9 @@ def remove_if_left(folder: Path) -> None:
     A run may hold a folder in which no server lives at the moment. It does from before there is a folder for servers.
     """
     layouts = [Layout(folder, name) for name in _REPLICAS]
+    held = [folder / _IN_USE] if (folder / _IN_USE).exists() else []
     with ExitStack() as locks:
-        for path in (*(layout.lock for layout in layouts), folder / _IN_USE):
+        for path in (*held, *(layout.lock for layout in layouts)):
             try:
                 lock = Lock(path)
             except (OSError, ServerInUse):  # somebody else's folder, one that is only being made, or one in use

@@ -97,7 +97,7 @@ class Tap:
         self._places: list[Place] = []
         self._ahead: list[Place] = []
         self._faults: list[Exception] = []
-        self._talks: set[asyncio.Task[None]] = set()
+        self._talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ends: asyncio.Event | None = None
         self._port = 0
@@ -153,15 +153,15 @@ class Tap:
         server.close()
         for place in self._places:
             place.cut_off()
-        for talk in self._talks:
-            talk.cancel()
-        await asyncio.gather(*self._talks, return_exceptions=True)
+        for writer in self._talks.values():
+            writer.transport.abort()
+        await asyncio.gather(*self._talks)
         await server.wait_closed()
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         talk = asyncio.current_task()
         assert talk is not None
-        self._talks.add(talk)
+        self._talks[talk] = writer
         try:
             with suppress(OSError, asyncio.IncompleteReadError):
                 far_reader, far_writer = await dial(self.dsn_beyond)
@@ -173,7 +173,7 @@ class Tap:
             self._faults.append(fault)
         finally:
             writer.close()
-            self._talks.discard(talk)
+            del self._talks[talk]
 
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -28,6 +29,10 @@ JOURNAL_TIMEOUT_MS = "3000"
 APPENDS, BARRIER = "relay gateway appends", "relay gateway barrier"
 
 
+WAITED_FOR = "pg_logical_emit_message"
+"""The barrier: it is sent where the standbys do not have it at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """A named point on the way from an append to its 202."""
@@ -41,8 +46,8 @@ class Point:
 POINTS = (
     Point("append sent", Moment.SENT, APPENDS, "append_events"),
     Point("append committed", Moment.COMMITTED, APPENDS, "append_events"),
-    Point("barrier sent", Moment.SENT, BARRIER, "pg_logical_emit_message"),
-    Point("barrier returned", Moment.ANSWERED, BARRIER, "pg_logical_emit_message"),
+    Point("barrier sent", Moment.SENT, BARRIER, WAITED_FOR),
+    Point("barrier returned", Moment.ANSWERED, BARRIER, WAITED_FOR),
     Point("proof asked for", Moment.SENT, BARRIER, "listed_standbys"),
     Point("proof read", Moment.ANSWERED, BARRIER, "listed_standbys"),
 )
@@ -63,6 +68,19 @@ class Tapped:
         """Stop the gateway there, next time; at an append, only if it is this event's."""
         about = event.key.encode() if point.connection == APPENDS else b""
         return self.tap.at(point.moment, connection=point.connection, statement=point.statement, about=about)
+
+    async def stands(self, point: Point, event: Event, cluster: Cluster) -> tuple[Place, asyncio.Task[Reply]]:
+        """Post an event and wait until the gateway stands there; answers the place, and the answer to come."""
+        place = self.at(point, event)
+        if point.statement == WAITED_FOR:
+            cluster.freeze()
+        asked = asyncio.create_task(ask(self.gateway.url, event, DEADLINE))
+        if (point.statement, point.moment) == (WAITED_FOR, Moment.ANSWERED):
+            await eventually(partial(barrier_waits, cluster), DEADLINE, "the barrier waits")
+            cluster.thaw()
+        await place.reached(DEADLINE)
+        cluster.thaw()
+        return place, asked
 
     async def kill(self) -> None:
         """Kill the gateway and start it once more; returns when it runs."""
@@ -87,6 +105,11 @@ class Tapped:
         (promised,) = (owed["id"] for owed in accepted.json()["deliveries"])
         assert {arrival.delivery_id for arrival in await self.arrivals_of(event)} == {promised}
         assert await self.installation.value("select count(*) from journal where event_id = $1", event.key) == 1
+
+
+async def barrier_waits(cluster: Cluster) -> bool:
+    waiting = "select from pg_stat_activity where wait_event = 'SyncRep' and application_name = $1"
+    return bool(await cluster.fetch(cluster.primary, waiting, BARRIER))
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +146,7 @@ def event(request: pytest.FixtureRequest) -> Event:
 async def test_a_gateway_killed_there_loses_nothing_and_the_retry_gets_its_202_for_one_event(
     cluster: Cluster, tapped: Tapped, event: Event, point: Point
 ) -> None:
-    place = tapped.at(point, event)
-    asked = asyncio.create_task(ask(tapped.gateway.url, event, DEADLINE))
-    await place.reached(DEADLINE)
+    place, asked = await tapped.stands(point, event, cluster)
     await tapped.kill()
     place.pass_on()
     with pytest.raises(Cut):
@@ -137,9 +158,7 @@ async def test_a_gateway_killed_there_loses_nothing_and_the_retry_gets_its_202_f
 async def test_a_connection_cut_there_loses_nothing_and_the_retry_gets_its_202_for_one_event(
     cluster: Cluster, tapped: Tapped, event: Event, point: Point
 ) -> None:
-    place = tapped.at(point, event)
-    asked = asyncio.create_task(ask(tapped.gateway.url, event, DEADLINE))
-    await place.reached(DEADLINE)
+    place, asked = await tapped.stands(point, event, cluster)
     place.cut_off()
     assert (await asked).status in (202, 503)
     await tapped.is_one_event(event, await until_accepted(tapped.gateway.url, event, DEADLINE))
@@ -148,9 +167,7 @@ async def test_a_connection_cut_there_loses_nothing_and_the_retry_gets_its_202_f
 async def test_what_a_dead_gateway_committed_and_nobody_was_answered_is_delivered_once_it_is_on_the_quorum(
     cluster: Cluster, tapped: Tapped, event: Event
 ) -> None:
-    place = tapped.at(COMMITTED, event)
-    asked = asyncio.create_task(ask(tapped.gateway.url, event, DEADLINE))
-    await place.reached(DEADLINE)
+    place, asked = await tapped.stands(COMMITTED, event, cluster)
     await tapped.kill()
     place.cut_off()
     with pytest.raises(Cut):
