@@ -24,7 +24,7 @@ from relay.store.journal import Appended, AppendResult, Journal, Voided
 from relay.store.quorum import VOID_AFTER_SECONDS
 from relay.web.problems import ErrorCode, Problem
 
-VOID_SECONDS = 0.1
+VOID_SECONDS = 0.5
 """How long senders wait for the void to be written; then they are told that nobody knows, and it is still written."""
 
 MISSED = Problem(

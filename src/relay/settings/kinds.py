@@ -227,6 +227,7 @@ def mask(url: str) -> str:
 
 
 _SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
+_AUTHORITY = re.compile(r"[^:/?#]+://(?:[^/?#]*@)?(?P<hosts>[^/?#]*)")
 _SESSIONS = frozenset({"any", "primary", "standby", "prefer-standby", "read-write", "read-only"})
 
 
@@ -235,8 +236,11 @@ def _database_url(text: str) -> Secret:
 
     Everything that the driver would stumble over is found here: its own words may quote what it took for a port.
     """
-    parts = _parted(text, ("postgresql", "postgres"))
-    hosts = parts.netloc.rpartition("@")[2]
+    authority = _AUTHORITY.match(text)
+    hosts = authority["hosts"] if authority is not None else ""
+    # the hosts apart: some versions of Python take brackets around the first one only
+    one_host = text if authority is None or "," not in hosts else _with_one_host(text, authority)
+    parts = _parted(one_host, ("postgresql", "postgres"))
     given = parse_qs(parts.query, strict_parsing=True, errors="strict") if parts.query else {}
     asked = {name: values[-1] for name, values in given.items()}
     ports = [port for port in asked.get("port", "").split(",") if port]
@@ -250,6 +254,10 @@ def _database_url(text: str) -> Secret:
     if asked.get("sslmode", "prefer") not in _SSL_MODES or asked.get("target_session_attrs", "any") not in _SESSIONS:
         raise ValueError
     return Secret(text)
+
+
+def _with_one_host(text: str, authority: re.Match[str]) -> str:
+    return f"{text[: authority.start('hosts')]}host{text[authority.end('hosts') :]}"
 
 
 def _database_host(text: str) -> None:

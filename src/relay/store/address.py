@@ -7,6 +7,7 @@ address asks for one; and no host that hangs, as a machine without power does, i
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
@@ -15,6 +16,8 @@ from asyncpg.connect_utils import SessionAttribute
 
 PATIENCE_SECONDS = 0.25
 """How long a host may say nothing before the next one is tried beside it (as RFC 8305 does with addresses)."""
+
+_AUTHORITY = re.compile(r"[^:/?#]+://(?:[^/?#]*@)?(?P<hosts>[^/?#]*)")
 
 _TAKES_WRITES = frozenset({"read-write", "primary"})
 
@@ -25,7 +28,7 @@ async def connect(dsn: str | None = None, **arguments: Any) -> asyncpg.Connectio
     The driver would try one host after the other, and the first might take all the time there is.
     """
     hosts = each_host(dsn or "")
-    asked = parse_qs(urlsplit(dsn or "").query).get("target_session_attrs", ["read-write"])[-1]
+    asked = parse_qs(urlsplit(hosts[0]).query).get("target_session_attrs", ["read-write"])[-1]
     if len(hosts) == 1 or asked not in _TAKES_WRITES:
         return await asyncpg.connect(dsn, **arguments)
     arguments = {"target_session_attrs": SessionAttribute.read_write, **arguments}
@@ -50,10 +53,13 @@ async def connect(dsn: str | None = None, **arguments: Any) -> asyncpg.Connectio
 
 def each_host(dsn: str) -> list[str]:
     """The address of each host that an address names, in their order."""
+    authority = _AUTHORITY.match(dsn)
+    if authority is not None and "," in authority["hosts"]:
+        # before Python reads it: some of its versions want brackets around the first host or around none
+        before, after = dsn[: authority.start("hosts")], dsn[authority.end("hosts") :]
+        return [f"{before}{host}{after}" for host in authority["hosts"].split(",")]
     parts = urlsplit(dsn)
-    login, at, hosts = parts.netloc.rpartition("@")
-    if "," in hosts:
-        return [urlunsplit(parts._replace(netloc=f"{login}{at}{host}")) for host in hosts.split(",")]
+    hosts = parts.netloc.rpartition("@")[2]
     asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     if hosts or "," not in asked.get("host", ""):
         return [dsn]
