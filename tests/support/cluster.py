@@ -203,11 +203,13 @@ class Cluster:
         await eventually(all_of_them, DEADLINE, f"{wanted} stream from {self.primary}")
 
     async def promote_furthest(self) -> str:
-        """Make the standby that has received more than the other the primary; the old one must be dead.
+        """Make the standby that has received more than the other the primary; the old one must be dead, or stand still
+        and never go on.
 
         Answers its name when it takes writes that the quorum confirms, if the other lives to confirm them.
         """
-        assert self.primary not in self.alive, "a primary that lives would go on beside the new one"
+        lost = self.primary
+        assert lost not in self.alive or lost in self._frozen, "a primary that lives would go on beside the new one"
         received = {name: await self._received(name) for name in self.standbys if name in self.alive}
         chosen = max(received, key=lambda name: received[name])
         await self.fetch(chosen, "select pg_promote(true, 60)")
@@ -215,6 +217,8 @@ class Cluster:
         others = [name for name in received if name != chosen]
         for other in others:
             await self._has_slot(other)
+            if lost in self._frozen:  # a standby that asks it first waits for its answer for ever
+                await self.alter_system(on=other, primary_conninfo=self._conninfo(other, [chosen]))
         if others:
             await self.streams(*others)
         return chosen

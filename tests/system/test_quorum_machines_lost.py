@@ -15,7 +15,7 @@ from functools import partial
 from tests.support.accounting import assert_complete
 from tests.support.cluster import Cluster
 from tests.support.installation import Installation, Service, add_endpoint, eventually, kill
-from tests.support.producer import Event, Producer, ask, numbered
+from tests.support.producer import Event, Producer, ask, numbered, until_accepted
 from tests.support.receiver import Receiver
 
 DEADLINE = 90.0
@@ -105,6 +105,26 @@ async def test_primaries_that_are_lost_under_load_cost_no_event(
             await load.goes_on()
             await cluster.rebuild(lost)
     await assert_nothing_is_missing(on_three, load, receiver)
+
+
+async def test_a_lost_primary_that_takes_connections_and_says_nothing_is_left_for_the_next_one(
+    on_three: Installation, cluster: Cluster, cluster_database: str
+) -> None:
+    """A machine without power, behind a network: nobody is told that it is gone, and it is the first in the address."""
+    gateway = on_three.gateway()
+    before, during, after = numbered(3)
+    await until_accepted(gateway.url, before, DEADLINE)
+    lost = cluster.primary
+    await cluster.part(*cluster.standbys)
+    cluster.freeze(lost)
+    try:
+        await cluster.promote_furthest()
+        await until_accepted(gateway.url, during, DEADLINE)
+        await until_accepted(on_three.gateway().url, after, DEADLINE)
+        on_three.dsn = cluster.dsn(cluster_database)
+        assert await events_are(on_three, 3)
+    finally:
+        cluster.destroy(lost)
 
 
 async def test_what_only_a_lost_primary_had_is_not_confirmed_by_the_next_one(
