@@ -9,15 +9,19 @@ from uuid import UUID
 
 import pytest
 
+from relay.dispatcher import Directory
 from relay.domain.delivery import DeliveryStatus
 from relay.domain.outcome import HandBackReason
 from relay.domain.telemetry import DeliveriesClaimed, DeliveriesHandedBack, QuorumLost, QuorumRegained, ReceiptsClosed
 from relay.store.database import Database
+from relay.store.endpoints import Destinations
 from relay.store.journal import Journal, Voided
+from relay.store.queue import FIRST_LANE
 from relay.store.quorum import VOID_AFTER_SECONDS
+from relay.transports import http
 from tests.support.cluster import Cluster
 from tests.support.deliveries import new_id
-from tests.support.dispatching import TUNING, House
+from tests.support.dispatching import RETRY, TUNING, House
 from tests.support.installation import eventually
 from tests.support.receiver import Receiver
 
@@ -46,9 +50,17 @@ async def handed_back(house: House) -> None:
     await house.until(is_told)
 
 
-async def void(house: House, receipt: UUID, log_from: int) -> Voided:
+async def void(house: House, receipt: UUID, log_from: int, *, timeline: int | None = None) -> Voided:
     journal = Journal(house.database, key_retention_seconds=60)
-    fates = await journal.void([receipt], log_from=log_from, standbys=1, names=["r2", "r3"], promise="ANY 1 (r2, r3)")
+    timeline = (await house.queue.look()).horizon.numbering.timeline if timeline is None else timeline
+    fates = await journal.void(
+        [receipt],
+        log_from=log_from,
+        timeline=timeline,
+        standbys=1,
+        names=["r2", "r3"],
+        promise="ANY 1 (r2, r3)",
+    )
     return fates[receipt]
 
 
@@ -157,6 +169,40 @@ async def test_what_may_have_been_sent_is_not_declared_void(house: House, receiv
         assert await void(house, receipt, log_from) is Voided.UNKNOWN
         assert (await house.delivery(receipt)).status is DeliveryStatus.DELIVERED
         cluster.thaw()
+
+
+async def test_a_revived_event_needs_a_proof_of_its_revival(house: House, receiver: Receiver, cluster: Cluster) -> None:
+    endpoint, other = await house.endpoint(receiver.url("/ok/revived")), await house.endpoint(receiver.url("/ok/other"))
+    cluster.freeze()
+    receipt = await house.event(endpoint)
+    await house.execute(
+        "select void_events($1, pg_current_wal_insert_lsn(), 1, 1, '{r2,r3}', 'ANY 1 (r2, r3)')", [receipt]
+    )
+    cluster.thaw()
+    async with house.dispatching(QUORUM):
+        await house.event(other)
+        await closed(house, 1)
+        cluster.freeze()
+        await house.execute("select revive_events($1)", [receipt])
+        await handed_back(house)
+        assert receiver.received("/ok/revived") == []
+        cluster.thaw()
+        await closed(house, 2)
+
+
+async def test_after_a_failover_every_address_is_read_anew(house: House, receiver: Receiver) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok/lost"))
+    directory = Directory(
+        Destinations(house.database, house.vault, default_retry=RETRY),
+        partial(http.prepare, user_agent="Relay/test", timeout_seconds=10.0),
+    )
+    await house.event(endpoint)
+    claim = await house.queue.claim_due(after=FIRST_LANE, batch=1, token=new_id(), lease_seconds=60.0, busy={})
+    first = (await directory.addresses(claim.deliveries))[endpoint]
+    await house.execute("update endpoints set url = $1 where id = $2", receiver.url("/ok/kept"), endpoint)
+    assert (await directory.addresses(claim.deliveries))[endpoint] is first
+    directory.forget()
+    assert (await directory.addresses(claim.deliveries))[endpoint] is not first
 
 
 async def test_a_long_wait_for_the_proof_ends_in_sending_what_still_counts(

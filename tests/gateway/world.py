@@ -81,12 +81,13 @@ class World:
         ambient: Ambient | None = None,
         within: float | None = None,
         quorum: int = 1,
+        seconds: float = 0.25,
     ) -> AsyncIterator[World]:
         """A gateway of its own over that database, drained in the end."""
         database = await Database.connect(dsn, name="relay-tests", size=4, within=within)
         endpoints, ear = Endpoints(database, Vault([new_key()])), Ear()
         waiting = await Database.connect(dsn, name=BARRIER, size=1, commits=Commits.AS_SERVER_SAYS, within=4.0)
-        barrier = Barrier(waiting, quorum=quorum, seconds=0.25, ambient=ambient or real_ambient(), emit=ear)
+        barrier = Barrier(waiting, quorum=quorum, seconds=seconds, ambient=ambient or real_ambient(), emit=ear)
         await barrier.check()
         gateway = create_gateway(
             journal=Journal(database, key_retention_seconds=86_400.0),

@@ -14,7 +14,7 @@ from relay.store import barrier as module
 from relay.store.barrier import NAME, Barrier, cross
 from relay.store.database import Commits, Connection, Database
 from relay.store.faults import QuorumNotPromised
-from relay.store.quorum import Horizon, Sight
+from relay.store.quorum import Horizon, Numbering, Sight
 from tests.support.cluster import Cluster
 from tests.support.installation import eventually
 from tests.support.world import Ear, real_ambient
@@ -214,11 +214,13 @@ async def test_a_database_that_is_away_confirms_nothing_and_is_found_again(barri
         await eventually(is_confirmed, 10.0, "the barrier has a new connection")
 
 
+HERE = Numbering(timeline=1, session=10)
+WHOLE = 1 << 32
 SAID = ServerSays("ANY 1 (a, b)", ("on",), "on", sees_standbys=True)
 
 
 def sight(standbys: int, said: ServerSays = SAID, *, releasing: int = 2, awaited: int = 1) -> Sight:
-    return Sight(1000, standbys, 2, releasing, Horizon(1, 700), said, Standbys(awaited, ("a", "b")))
+    return Sight(1000, standbys, 2, releasing, Horizon(HERE, 700), said, Standbys(awaited, ("a", "b")))
 
 
 @pytest.mark.parametrize(("standbys", "quorum", "proves"), [(0, 2, False), (1, 2, True), (2, 2, True), (1, 3, False)])
@@ -241,22 +243,24 @@ def test_what_is_not_promised_is_not_proven() -> None:
 
 
 @pytest.mark.parametrize(
-    ("horizon", "timeline", "written_by", "covers"),
+    ("xid", "numbering", "before_xid", "written_by", "covers"),
     [
-        (Horizon(1, 700), 1, 699, True),
-        (Horizon(1, 700), 1, 700, False),
-        (Horizon(1, 700), 1, 701, False),
-        (Horizon(1, 700), 2, 699, False),
-        (Horizon(1, (1 << 32) + 5), 1, 4, True),
-        (Horizon(1, (1 << 32) + 5), 1, (1 << 32) - 10, True),
-        (Horizon(1, (1 << 32) + 5), 1, 6, False),
-        (Horizon(1, (1 << 31) + 700), 1, 600, False),
+        (700, HERE, 800, 699, True),
+        (700, HERE, 800, 700, False),
+        (700, HERE, 800, 799, False),
+        (700, Numbering(2, 10), 800, 699, False),
+        (700, Numbering(1, 11), 800, 699, False),  # the same server after a crash gives numbers out again
+        (WHOLE + 5, HERE, WHOLE + 9, 4, True),
+        (WHOLE + 5, HERE, WHOLE + 9, WHOLE - 10, True),
+        (WHOLE + 5, HERE, WHOLE + 9, 6, False),
+        (700, HERE, 3 * WHOLE + 600, 500, False),  # far newer than the horizon, whatever its last bits say
+        (700, HERE, 700, 700, True),  # of 32 bits ago
     ],
 )
 def test_a_horizon_covers_what_was_written_before_it(
-    horizon: Horizon, timeline: int, written_by: int, covers: bool
+    xid: int, numbering: Numbering, before_xid: int, written_by: int, covers: bool
 ) -> None:
-    assert horizon.covers(timeline, written_by) is covers
+    assert Horizon(HERE, xid).covers(numbering, before_xid, written_by) is covers
 
 
 async def waiting(cluster: Cluster) -> set[int]:

@@ -137,7 +137,14 @@ async def _void(world: World, lanes: tuple[UUID, ...]) -> UUID:
 async def _append_void(world: World, addition: Addition) -> None:
     (appended,) = await world.append(addition)
     receipt = addition.envelope.receipt_id
-    answer = await world.journal.void([receipt], log_from=appended.log_from, standbys=1, names=["r2"], promise=None)
+    answer = await world.journal.void(
+        [receipt],
+        log_from=appended.log_from,
+        timeline=appended.timeline,
+        standbys=1,
+        names=["r2"],
+        promise=None,
+    )
     assert answer == {receipt: Voided.VOID}
 
 

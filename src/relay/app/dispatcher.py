@@ -47,6 +47,9 @@ from relay.transports.http import prepare
 
 NAME = "relay dispatcher"
 
+PROOF_SECONDS = 0.25
+"""How long a claimed batch waits for its proof at most: what is behind it waits, too, whatever senders may wait."""
+
 _LISTENING, _CLAIMING, _HOUSEKEEPING = 1, 1, 2
 """Connections for wake-ups, for the claimer, and for housekeeping, of which the holder of the reporting lock keeps one.
 What is left of `RELAY_DATABASE_POOL` writes outcomes and reads endpoints."""
@@ -121,7 +124,7 @@ def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:
         heartbeat_seconds=settings.heartbeat_secs,
         drain_seconds=drain_seconds,
         quorum=settings.journal_quorum,
-        quorum_seconds=settings.journal_timeout_ms / 1000,
+        quorum_seconds=min(settings.journal_timeout_ms / 1000, PROOF_SECONDS),
     )
 
 

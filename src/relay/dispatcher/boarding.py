@@ -44,11 +44,16 @@ class Boarding:
         self._recorder = recorder
         self._lease_seconds = lease_seconds
         self._ambient = ambient
+        self._timeline: int | None = None
 
     async def board(self, claim: Claim, asked_at: float) -> None:
         """Board a claim that was asked for at that moment (monotonic), and launch what can be. Raises
         `StoreUnavailable`."""
         claimed_at = self._ambient.monotonic()
+        if claim.numbering.timeline != self._timeline:
+            # what is known of endpoints may be what only a lost server had
+            self._timeline = claim.numbering.timeline
+            self._directory.forget()
         try:
             sendable = await self._proofs.sendable(claim, asked_at)
             addresses = await self._directory.addresses(sendable)

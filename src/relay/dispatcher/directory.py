@@ -63,6 +63,10 @@ class Directory:
         unusable = await self._read(stale) if stale else {}
         return {endpoint: unusable.get(endpoint) or self._known[endpoint] for endpoint in wanted}
 
+    def forget(self) -> None:
+        """Read every address anew: after a failover a revision may be another one than before."""
+        self._known.clear()
+
     def _knows(self, endpoint: UUID, revision: int) -> bool:
         known = self._known.get(endpoint)
         return known is not None and known.revision >= revision

@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from relay.domain.ambient import Ambient
 from relay.domain.delivery import ClaimedDelivery
 from relay.domain.telemetry import Listener, QuorumLost, QuorumRegained
-from relay.store.queue import Claim, Queue
+from relay.store.queue import UNNUMBERED, Claim, Queue
 from relay.store.quorum import VOID_AFTER_SECONDS, Horizon, Sight
 
 FIRST_PAUSE_SECONDS = 0.001
 LONGEST_PAUSE_SECONDS = 0.02
 """Between two looks: doubling from the first to the longest."""
 
-NOTHING_PROVEN = Horizon(timeline=-1, xid=0)
+NOTHING_PROVEN = Horizon(UNNUMBERED, xid=0)
 
 
 class Proofs:
@@ -49,16 +49,18 @@ class Proofs:
         fresh = {
             each.id: age
             for each, written_by, age in zip(claim.deliveries, claim.written_by, claim.event_ages, strict=True)
-            if not self._horizon.covers(claim.timeline, written_by)
+            if written_by is not None and not self._horizon.covers(claim.numbering, claim.before_xid, written_by)
         }
         if not fresh:
             return claim.deliveries
+        is_first = self._horizon.numbering != claim.numbering
         # a server that was promoted meanwhile proves its own journal, and not what the lost one had
-        proven = await self._prove() and self._horizon.timeline == claim.timeline
+        proven = await self._prove() and self._horizon.numbering == claim.numbering
         doubtful = set(fresh)
         if proven:
             elapsed = self._ambient.monotonic() - asked_at
-            doubtful = {each for each, age in fresh.items() if age + elapsed >= VOID_AFTER_SECONDS}
+            # another server wrote down the ages of what it appended by another clock
+            doubtful = {each for each, age in fresh.items() if is_first or age + elapsed >= VOID_AFTER_SECONDS}
             doubtful -= await self._held([each for each in claim.deliveries if each.id in doubtful])
         return [each for each in claim.deliveries if each.id not in doubtful]
 
@@ -72,12 +74,12 @@ class Proofs:
         """Whether everything that is committed by now is on the quorum; waits for it, but not while that is missing."""
         began = self._ambient.monotonic()
         ends = began + self._seconds if self._unproven is None else began
-        if self._unproven is not None and self._shows(await self._queue.look(self._unproven.log_to)):
+        if self._unproven is not None and self._shows(await self._queue.look(self._unproven.log_to), self._unproven):
             self._learn(self._unproven)
             ends = began + self._seconds
         first = sight = await self._queue.look()
         pause = FIRST_PAUSE_SECONDS
-        while not self._shows(sight):
+        while not self._shows(sight, first):
             if self._ambient.monotonic() >= ends:
                 self._lose(first, sight)
                 return False
@@ -87,8 +89,9 @@ class Proofs:
         self._learn(first)
         return True
 
-    def _shows(self, sight: Sight) -> bool:
-        return sight.proves(self._quorum)
+    def _shows(self, sight: Sight, first: Sight) -> bool:
+        """Whether a look proves what the first one saw; on another server, the same place is another one."""
+        return sight.proves(self._quorum) and sight.horizon.numbering == first.horizon.numbering
 
     def _learn(self, proven: Sight) -> None:
         self._horizon = proven.horizon
@@ -98,8 +101,9 @@ class Proofs:
             self._missing_since = None
 
     def _lose(self, first: Sight, last: Sight) -> None:
-        # the oldest that is not proven is the first that will be
-        self._unproven = self._unproven or first
+        # the oldest that is not proven is the first that will be, on the server where it is
+        if self._unproven is None or self._unproven.horizon.numbering != first.horizon.numbering:
+            self._unproven = first
         if self._missing_since is None:
             self._missing_since = self._ambient.monotonic()
             self._emit(QuorumLost(last.missing(self._quorum)))

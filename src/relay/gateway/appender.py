@@ -144,10 +144,9 @@ class Appender:
             self._emit(QuorumFailed(count))
             return MISSING
         # the first are always taken, however large: what one request may have is checked before
-        if self._line and (
-            len(self._line) + self._confirming.waiting + count > self._most_waiting
-            or self._line.payload_bytes + size > MOST_WAITING_BYTES
-        ):
+        waiting = len(self._line) + self._confirming.waiting
+        waiting_bytes = self._line.payload_bytes + self._confirming.payload_bytes
+        if waiting and (waiting + count > self._most_waiting or waiting_bytes + size > MOST_WAITING_BYTES):
             return OVERLOADED
         return None
 

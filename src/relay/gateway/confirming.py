@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, assert_never
 from uuid import UUID
 
 from relay.domain import ids
@@ -27,6 +28,8 @@ from relay.web.problems import ErrorCode, Problem
 VOID_SECONDS = 0.5
 """How long senders wait for the void to be written; then they are told that nobody knows, and it is still written."""
 
+CANCEL_AGAIN_SECONDS = 1.0
+
 MISSED = Problem(
     ErrorCode.JOURNAL_QUORUM,
     "not enough copies of the journal confirmed the event in time, and it does not count;"
@@ -34,6 +37,11 @@ MISSED = Problem(
 )
 MISSING = Problem(
     ErrorCode.JOURNAL_QUORUM, "the journal has no quorum at present, so nothing is accepted; send the event again"
+)
+UNCERTAIN = Problem(
+    ErrorCode.JOURNAL_QUORUM,
+    "whether enough copies of the journal have the event is not certain, and it may count;"
+    " send it again, with the same Idempotency-Key so that it cannot count twice",
 )
 UNPROVEN = Problem(
     ErrorCode.DATABASE_UNAVAILABLE,
@@ -48,6 +56,38 @@ Finish = Callable[[Group, Sequence[Appended]], None]
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found out about a group: whether the quorum has it; what became of the events that it wrote, if it does
+    not; and which of the events that were sent again stand, None if nobody knows.
+    """
+
+    proven: bool
+    fates: Mapping[UUID, Voided]
+    standing: set[UUID] | None
+
+    def against(self, receipt: UUID, result: AppendResult) -> Problem | None:
+        """What keeps an event from being answered with yes, None if nothing does."""
+        match result:
+            case AppendResult.CONFLICT:
+                return None
+            case AppendResult.REPLAYED:
+                if self.standing is not None and receipt not in self.standing:
+                    return MISSED
+                if self.standing is None:
+                    return UNPROVEN
+                return None if self.proven else UNCERTAIN
+            case AppendResult.APPENDED | AppendResult.REVIVED:
+                fate = self.fates.get(receipt)
+                if self.proven or fate is Voided.CONFIRMED:
+                    return None
+                if fate is None:
+                    return UNPROVEN
+                return MISSED if fate is Voided.VOID else UNCERTAIN
+            case _:
+                assert_never(result)
+
+
 class Confirming:
     """The groups of one process that wait for the quorum. `finish` is told of what may be answered with yes."""
 
@@ -58,11 +98,10 @@ class Confirming:
         self._ambient = ambient
         self._emit = emit
         self._tasks: dict[asyncio.Task[Any], int] = {}
-
-    @property
-    def waiting(self) -> int:
+        self.waiting = 0
         """How many senders wait."""
-        return sum(self._tasks.values())
+        self.payload_bytes = 0
+        """The bytes of their events' payloads."""
 
     @property
     def is_busy(self) -> bool:
@@ -72,8 +111,17 @@ class Confirming:
     def take(self, group: Group, appended: Sequence[Appended]) -> None:
         """Wait for the quorum beside whatever else is appended, then answer the group's senders."""
         task = asyncio.create_task(self._confirm(group, appended), name="confirm")
-        self._tasks[task] = len(group.submissions)
-        task.add_done_callback(self._tasks.__delitem__)
+        senders, size = len(group.submissions), sum([len(each.envelope.payload) for each in group.submissions])
+        self.waiting += senders
+        self.payload_bytes += size
+
+        def forget(ended: asyncio.Task[None]) -> None:
+            del self._tasks[ended]
+            self.waiting -= senders
+            self.payload_bytes -= size
+
+        self._tasks[task] = senders
+        task.add_done_callback(forget)
 
     async def drain(self, within: float) -> int:
         """Finish what was taken, for `within` seconds; answers how many senders had to be given up."""
@@ -82,17 +130,19 @@ class Confirming:
         _, unfinished = await asyncio.wait(set(self._tasks), timeout=within)
         given_up = sum(self._tasks[task] for task in unfinished)
         for task in unfinished:
-            task.cancel()
-            await asyncio.wait([task])
+            while not task.done():  # a cancellation that meets the end of a bounded wait may be swallowed by that
+                task.cancel()
+                await asyncio.wait([task], timeout=CANCEL_AGAIN_SECONDS)
         return given_up
 
     async def _confirm(self, group: Group, appended: Sequence[Appended]) -> None:
         appended_at = self._ambient.monotonic()
+        timeline = max((result.timeline for result in appended), default=0) or None
         try:
-            if await self._barrier.confirmed(max((result.timeline for result in appended), default=0) or None):
-                self._finish(group, appended)
-            else:
-                await self._miss(group, appended, appended_at)
+            proven = await self._barrier.confirmed(timeline)
+            fates = {} if proven else await self._miss(group, appended, appended_at)
+            found = Found(proven, fates, await self._standing(appended))
+            self._answer(group, appended, found)
         except asyncio.CancelledError:
             _give_up(group)
             raise
@@ -100,16 +150,10 @@ class Confirming:
             logger.exception("a confirmation met a bug")
             _give_up(group)
 
-    async def _miss(self, group: Group, appended: Sequence[Appended], appended_at: float) -> None:
-        """The quorum did not come: take back what this group wrote, and say so to whom it concerns."""
-        self._emit(QuorumFailed(len(group.submissions)))
-        # dispatchers count on it that nothing is void sooner
-        await self._ambient.sleep(max(0.0, appended_at + VOID_AFTER_SECONDS - self._ambient.monotonic()))
-        pairs = list(zip(group.members, appended, strict=True))
-        fates = await self._fates({_receipt(member, result): result for member, result in pairs})
+    def _answer(self, group: Group, appended: Sequence[Appended], found: Found) -> None:
         kept: list[tuple[Member, Appended]] = []
-        for member, result in pairs:
-            problem = _told(result, fates.get(_receipt(member, result)))
+        for member, result in zip(group.members, appended, strict=True):
+            problem = found.against(_receipt(member, result), result.result)
             if problem is None:
                 kept.append((member, result))
             else:
@@ -117,9 +161,27 @@ class Confirming:
                     submission.settle(problem)
         self._finish(Group([member for member, _ in kept], (), group.lost), [result for _, result in kept])
 
-    async def _fates(self, results: Mapping[UUID, Appended]) -> Mapping[UUID, Voided]:
-        """What became of the events that were written by this append, once they are to be void."""
-        written = {receipt: result for receipt, result in results.items() if result.result in _WRITTEN_HERE}
+    async def _standing(self, appended: Sequence[Appended]) -> set[UUID] | None:
+        """Which of the events that are sent again are not void by now, None if that cannot be found out.
+
+        The request that wrote one may have been answered with no while this one's proof was waited for.
+        """
+        replayed = {each.earlier for each in appended if each.result is AppendResult.REPLAYED and each.earlier}
+        if not replayed:
+            return set()
+        try:
+            return await self._journal.standing(sorted(replayed))
+        except StoreUnavailable as fault:
+            logger.warning("whether %d events that were sent again are void is not known: %s", len(replayed), fault)
+            return None
+
+    async def _miss(self, group: Group, appended: Sequence[Appended], appended_at: float) -> Mapping[UUID, Voided]:
+        """The quorum did not come: take back what this group wrote, and answer what became of it, as far as known."""
+        self._emit(QuorumFailed(len(group.submissions)))
+        # dispatchers count on it that nothing is void sooner
+        await self._ambient.sleep(max(0.0, appended_at + VOID_AFTER_SECONDS - self._ambient.monotonic()))
+        pairs = zip(group.members, appended, strict=True)
+        written = {_receipt(member, result): result for member, result in pairs if result.result in _WRITTEN_HERE}
         if not written:
             return {}
         voiding = asyncio.create_task(self._void(written), name="void")
@@ -133,6 +195,7 @@ class Confirming:
             return await self._journal.void(
                 sorted(written),
                 log_from=min(result.log_from for result in written.values()),
+                timeline=max(result.timeline for result in written.values()),
                 standbys=self._barrier.standbys_needed,
                 names=self._barrier.names,
                 promise=self._barrier.promise,
@@ -151,12 +214,3 @@ def _give_up(group: Group) -> None:
 
 def _receipt(member: Member, result: Appended) -> UUID:
     return result.earlier or member.submission.envelope.receipt_id
-
-
-def _told(result: Appended, fate: Voided | None) -> Problem | None:
-    """What the senders of an event are told whose quorum did not come, None if it can be answered as ever."""
-    if result.result is AppendResult.CONFLICT or fate is Voided.CONFIRMED:
-        return None
-    if result.result is AppendResult.REPLAYED:
-        return MISSED  # whoever appended it decides what becomes of it
-    return MISSED if fate is Voided.VOID else UNPROVEN

@@ -44,6 +44,8 @@ WATCH_SECONDS = 0.1
 FIRST_LOOK_SECONDS = 0.001
 """Between the first looks; later a quarter of the time that was watched, so little is lost however far they are."""
 
+CANCEL_AGAIN_SECONDS = 1.0
+
 PAUSE_SECONDS = 0.01
 """Between two looks while the server promises the quorum and standbys lag behind."""
 
@@ -144,8 +146,7 @@ class Barrier:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            await _ended(task)
             await self._end_waiting()
 
     async def _run(self) -> None:
@@ -157,8 +158,9 @@ class Barrier:
             try:
                 async with asyncio.timeout(LONGEST_SECONDS):
                     sight = await self._ask(probing=self.missing is not None or any(each.now for each in waiters))
+                await self._learn(sight, waiters)
             except TimeoutError:
-                self._settle(waiters, confirmed=False)
+                self._wait_again(waiters)
                 await self._end_waiting()
             except StoreUnavailable as fault:
                 self._lose(str(fault))
@@ -167,8 +169,6 @@ class Barrier:
                 logger.exception("a barrier met a bug")
                 self._lose("the barrier met a bug, see the log")
                 self._settle(waiters, confirmed=False)
-            else:
-                await self._learn(sight, waiters)
 
     async def _rest(self) -> None:
         """Wait for somebody who waits; while the quorum is missing, for a moment only."""
@@ -213,12 +213,15 @@ class Barrier:
             self._lose(sight.missing(self._quorum))
             self._settle(waiters, confirmed=False)
         else:  # a standby has confirmed it and gone; each who waits has a bound of its own
-            self._waiting = [each for each in waiters if not each.told.done()] + self._waiting
             await self._ambient.sleep(PAUSE_SECONDS)
-            self._called.set()
+            self._wait_again(waiters)
+
+    def _wait_again(self, waiters: list[_Waiter]) -> None:
+        self._waiting = [each for each in waiters if not each.told.done()] + self._waiting
+        self._called.set()
 
     def _know(self, sight: Sight) -> None:
-        self.timeline = sight.horizon.timeline
+        self.timeline = sight.horizon.numbering.timeline
         if sight.shortcoming(self._quorum) is None:
             self.promise, self.names = sight.said.standby_names, sight.listed.names
         else:
@@ -233,6 +236,7 @@ class Barrier:
             self._missing_since = self._ambient.monotonic()
             self._emit(QuorumLost(why))
         self.missing = why
+        self._called.set()  # whoever is refused from now on asks for no barrier, which is the probe
 
     def _regain(self) -> None:
         if self._missing_since is not None:
@@ -255,3 +259,10 @@ class Barrier:
         for waiter in waiters:
             if not waiter.told.done():
                 waiter.told.set_result(confirmed)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Cancel it until it has ended: a cancellation that meets the end of a bounded wait may be swallowed by that."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=CANCEL_AGAIN_SECONDS)

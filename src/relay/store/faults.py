@@ -89,7 +89,12 @@ _KNOWN: tuple[tuple[_Classes, type[Exception], str], ...] = (
     ((asyncpg.InvalidAuthorizationSpecificationError,), LoginRefused, "the database server refuses us"),
     ((asyncpg.InvalidCatalogNameError,), NoSuchDatabase, "the database server answers"),
     ((asyncpg.InsufficientPrivilegeError,), NotPermitted, "the database does not let our role do that"),
-    ((asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError), CannotWrite, "the database cannot write"),
+    (
+        # the last of them is what a standby says to who asks for a place in its log
+        (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError, asyncpg.ObjectNotInPrerequisiteStateError),
+        CannotWrite,
+        "the database cannot write",
+    ),
     ((socket.gaierror,), HostUnknown, "the host of the database is unknown"),
     (
         (

@@ -121,18 +121,30 @@ class Journal:
         return results
 
     async def void(
-        self, receipts: Sequence[UUID], *, log_from: int, standbys: int, names: Sequence[str], promise: str | None
+        self,
+        receipts: Sequence[UUID],
+        *,
+        log_from: int,
+        timeline: int,
+        standbys: int,
+        names: Sequence[str],
+        promise: str | None,
     ) -> dict[UUID, Voided]:
-        """Take events back that were appended or revived here behind `log_from`, and that no quorum confirmed in time.
+        """Take events back that were appended or revived behind `log_from` of `timeline`, and not confirmed in time.
 
         They are kept if `standbys` of the `names` have them on disk by now, and the server still has the list of
         standbys that was its `promise`. Raises `StoreUnavailable`; then it may still happen.
         """
         async with self._database.connection() as connection:
             rows = await connection.fetch(
-                statements.text("void_events"), list(receipts), log_from, standbys, list(names), promise
+                statements.text("void_events"), list(receipts), log_from, timeline, standbys, list(names), promise
             )
         return {receipt: Voided(result) for receipt, result in rows}
+
+    async def standing(self, receipts: Sequence[UUID]) -> set[UUID]:
+        """Which of these events are not void, seen behind whoever is about to declare them so."""
+        async with self._database.transaction() as connection:
+            return {row[0] for row in await connection.fetch(statements.text("lock_standing"), list(receipts))}
 
 
 _UNSET = Appended(AppendResult.CONFLICT, None, None)

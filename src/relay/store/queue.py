@@ -20,7 +20,12 @@ from relay.domain.envelope import JournalPosition
 from relay.domain.receipt import ReceiptOutcome
 from relay.store import statements
 from relay.store.database import Connection, Database
-from relay.store.quorum import Sight, look
+from relay.store.quorum import Numbering, Sight, look
+
+UNNUMBERED = Numbering(timeline=-1, session=-1)
+"""That of a claim without anything in it."""
+
+_WRITTEN_BY, _EVENT_AGE = 22, 23  # columns; rows come by the hundred
 
 FIRST_LANE = UUID(int=0)
 """The cursor before all lanes."""
@@ -33,16 +38,18 @@ class Claim:
     """What one claim took.
 
     `resume_after` is where the next one goes on, `FIRST_LANE` when this one saw every lane. `came_around` tells that
-    the last of all lanes was passed. `written_by` are the transactions of the server's `timeline` that wrote the
-    deliveries' events, and `event_ages` the seconds since then, one for each.
+    the last of all lanes was passed. `written_by` are the transactions that made the deliveries owed, the last 32 bits
+    of numbers below `before_xid` of this `numbering`; None where the event itself is gone. `event_ages` are the seconds
+    since the events' appends, one for each.
     """
 
     deliveries: tuple[ClaimedDelivery, ...]
     resume_after: UUID
     came_around: bool
-    written_by: tuple[int, ...] = ()
+    written_by: tuple[int | None, ...] = ()
     event_ages: tuple[float, ...] = ()
-    timeline: int = 0
+    before_xid: int = 0
+    numbering: Numbering = UNNUMBERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,7 @@ class Queue:
         endpoint's limit leaves free.
         """
         async with self._claims.connection() as connection:
+            session = connection.get_server_pid()
             rows = await connection.fetch(
                 statements.text("claim_due"),
                 after,
@@ -95,9 +103,10 @@ class Queue:
             deliveries=tuple([_claimed(row, token) for row in rows]),
             resume_after=resume_after,
             came_around=came_around,
-            written_by=tuple([row["written_by"] for row in rows]),
-            event_ages=tuple([row["event_age"] for row in rows]),
-            timeline=rows[0]["timeline"],
+            written_by=tuple([row[_WRITTEN_BY] for row in rows]),
+            event_ages=tuple([row[_EVENT_AGE] for row in rows]),
+            before_xid=rows[0]["before_xid"],
+            numbering=Numbering(rows[0]["timeline"], session),
         )
 
     async def record(self, attempts: Sequence[AttemptRecord], holds: Sequence[LaneHold] = ()) -> Recorded:
@@ -205,6 +214,7 @@ def _claimed(row: asyncpg.Record, token: UUID) -> ClaimedDelivery:
         sha256,
         forwarded,
         hops,
+        _,
         _,
         _,
         _,

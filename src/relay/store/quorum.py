@@ -7,6 +7,7 @@ the disks of so many of the named standbys at the moment of asking, beside the p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import asyncpg
 
@@ -21,24 +22,35 @@ LogPlace = int
 VOID_AFTER_SECONDS = 0.05
 """No event is declared void sooner after its commit. Whoever proves a younger one can be sure that it is not void."""
 
-_HALF = 1 << 31
 _WHOLE = 1 << 32
+
+
+class Numbering(NamedTuple):
+    """Where a transaction's number means what it meant.
+
+    After a failover another server gives numbers out anew, and after a crash the same one does, for what was not on its
+    disk. Either ends the session in which they were read.
+    """
+
+    timeline: int
+    session: int
 
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """Every transaction before `xid` (64 bits) of that timeline had ended, and is on the quorum if it was committed."""
+    """Every transaction before `xid` (64 bits) of that numbering had ended; what was committed is on the quorum."""
 
-    timeline: int
+    numbering: Numbering
     xid: int
 
-    def covers(self, timeline: int, written_by: int) -> bool:
-        """Whether the transaction of these 32 bits, which wrote a row that is there, is on the quorum.
+    def covers(self, numbering: Numbering, before_xid: int, written_by: int) -> bool:
+        """Whether a transaction that wrote a row which is there is on the quorum, of which the last 32 bits are known.
 
-        Numbers wrap around. A row so old that its number seems to lie ahead is answered with no, which is the safe
+        It was before `before_xid`. One that is older than 32 bits can tell is taken for a newer one, which is the safe
         side.
         """
-        return timeline == self.timeline and 0 < (self.xid - written_by) % _WHOLE < _HALF
+        newest = before_xid - 1
+        return numbering == self.numbering and newest - (newest - written_by) % _WHOLE < self.xid
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,7 @@ async def look(connection: Connection, log_to: LogPlace | None = None, *, awaits
     assert row is not None, "it has one row"
     if row["log_to"] is None:
         raise CannotWrite("the database cannot write: it is a standby")
-    return _sight(row)
+    return _sight(row, connection.get_server_pid())
 
 
 async def examine(database: Database, quorum: int, *, awaits: bool = False) -> Sight:
@@ -103,7 +115,7 @@ async def examine(database: Database, quorum: int, *, awaits: bool = False) -> S
     return sight
 
 
-def _sight(row: asyncpg.Record) -> Sight:
+def _sight(row: asyncpg.Record, session: int) -> Sight:
     said = ServerSays(
         standby_names=row["standby_names"],
         levels=tuple(row["levels"]),
@@ -117,7 +129,7 @@ def _sight(row: asyncpg.Record) -> Sight:
         standbys=len(set(row["standbys"]).intersection(listed.names)),
         streaming=row["streaming"],
         releasing=row["releasing"],
-        horizon=Horizon(row["timeline"], row["before_xid"]),
+        horizon=Horizon(Numbering(row["timeline"], session), row["before_xid"]),
         said=said,
         listed=listed,
     )

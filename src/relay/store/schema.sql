@@ -344,17 +344,18 @@ begin
         returning r.id
     )
     select coalesce(array_agg(a.id), '{}') into revived from again a;
-    update deliveries d set status = 'pending', due_at = now()
+    update deliveries d set status = 'pending', due_at = now(), owed_by = pg_current_xact_id()
     where d.id = any (owed) and d.receipt_id = any (revived) and d.status = 'void';
     return revived;
 end $$;
 
-CREATE FUNCTION public.void_events(p_receipts uuid[], p_log_from pg_lsn, p_standbys integer, p_names text[], p_promise text) RETURNS TABLE(receipt uuid, result text)
+CREATE FUNCTION public.void_events(p_receipts uuid[], p_log_from pg_lsn, p_timeline bigint, p_standbys integer, p_names text[], p_promise text) RETURNS TABLE(receipt uuid, result text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
 declare
     promised boolean := coalesce(p_promise = current_setting('synchronous_standby_names'), false);
+    timeline bigint := ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
     certain integer;
     possible integer;
     owed uuid[] := deliveries_of(p_receipts);
@@ -368,32 +369,33 @@ begin
     from (select s.name, max(s.flushed) as flushed
           from (select l.name, l.flushed from listed_standbys l
                 union all
+                select lower(w.application_name), w.flush_lsn from pg_stat_replication w where not promised
+                union all
                 select t.slot_name::text, t.restart_lsn from pg_replication_slots t
                 where t.slot_type = 'physical' and t.slot_name = any (p_names)) s
           group by s.name) k
     where k.flushed > p_log_from;
-    if promised and certain >= p_standbys then
-        -- what only a lost primary had is not on this server, however far its standbys are
-        return query
-            select v.id, case when r.id is null then 'void' else 'confirmed' end
-            from unnest(p_receipts) as v (id) left join receipts r on r.id = v.id;
-        return;
-    end if;
 
-    voided := array(
-        select v.id from unnest(p_receipts) as v (id)
-        except
-        select d.receipt_id from deliveries d
-        where d.id = any (owed)
-          and (d.status in ('delivered', 'dead') or (d.attempts > 0 and (possible >= p_standbys or not promised)))
-    );
-    update deliveries d
-    set status = 'void', lease_token = null, lease_until = null, attempts = 0, generation_attempts = 0,
-        generation_started_at = null
-    where d.id = any (owed) and d.receipt_id = any (voided);
-    update receipts r set void_at = now(), unrouted_at = null where r.id = any (voided);
+    if timeline = p_timeline and possible < p_standbys then
+        -- nobody can have seen a quorum for these
+        voided := array(
+            select r.id from receipts r
+            where r.id = any (p_receipts) and r.outcome is null and r.routed_at is null
+            except
+            select d.receipt_id from deliveries d where d.id = any (owed) and d.status in ('delivered', 'dead')
+        );
+        update deliveries d
+        set status = 'void', lease_token = null, lease_until = null, attempts = 0, generation_attempts = 0,
+            generation_started_at = null
+        where d.id = any (owed) and d.receipt_id = any (voided);
+        update receipts r set void_at = now(), unrouted_at = null where r.id = any (voided);
+    end if;
     return query
-        select v.id, case when v.id = any (voided) then 'void' else 'unknown' end from unnest(p_receipts) as v (id);
+        -- what only a lost primary had is not on this server, however far its standbys are
+        select v.id, case when r.id is null or v.id = any (voided) then 'void'
+                          when timeline = p_timeline and promised and certain >= p_standbys then 'confirmed'
+                          else 'unknown' end
+        from unnest(p_receipts) as v (id) left join receipts r on r.id = v.id;
 end $$;
 
 CREATE TABLE public.deliveries (
@@ -419,6 +421,7 @@ CREATE TABLE public.deliveries (
     announced_at timestamp with time zone,
     redriven_at timestamp with time zone,
     discarded_at timestamp with time zone,
+    owed_by xid8,
     CONSTRAINT deliveries_check CHECK (((status <> 'in_flight'::public.delivery_status) OR (lease_token IS NOT NULL) OR (received_at IS NOT NULL))),
     CONSTRAINT deliveries_check1 CHECK (((status = 'in_flight'::public.delivery_status) OR (lease_token IS NULL))),
     CONSTRAINT deliveries_check2 CHECK (((status = 'delivered'::public.delivery_status) = (acked_at IS NOT NULL))),

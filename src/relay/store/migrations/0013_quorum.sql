@@ -6,6 +6,10 @@ alter table receipts add constraint receipts_void_check
     check (void_at is null or (outcome is null and unrouted_at is null)) not valid;
 alter table receipts validate constraint receipts_void_check;
 
+-- Which transaction made a delivery owed, where that is not the one that wrote its event: a proof of the event does not
+-- prove that.
+alter table deliveries add column owed_by xid8;
+
 -- The standbys that commits wait for, by their names, and what each of them has on disk. A name counts once, however
 -- many clients call themselves so. Only who is in pg_monitor sees the last column.
 create view listed_standbys as
@@ -39,20 +43,21 @@ create function deliveries_of(p_receipts uuid[]) returns uuid[] language sql sta
 $$;
 
 -- Declare events void, unless they can be found on the quorum after all. `p_log_from` is a place in the log before the
--- end of each one's transaction, `p_standbys` how many standbys are needed, `p_names` which count;
--- `p_promise` is the server's list of standbys as it was when it still promised the quorum, null if it does not: else what
--- is found now proves nothing. Answers one row for each: `void`, nothing of it was or will be sent; `confirmed`, it is on
--- the quorum; or `unknown`, it may be and may have been sent, and stays as it is.
--- A dispatcher sends what it has claimed only once it has seen a quorum for the log up to a place behind the claim. Here
--- the deliveries are locked first and the standbys asked then, so whoever could send has either been seen to be right,
--- or finds its lease gone. What a standby had on disk when it was cut off is read from its replication slot, if the slot
--- bears its name: it may have been seen by a dispatcher, and proves nothing here, since any client may use a slot.
+-- end of each one's transaction and `p_timeline` that of the log, `p_standbys` how many standbys are needed, `p_names`
+-- which count; `p_promise` is the server's list of standbys as it was when it still promised the quorum, null if it does
+-- not: else what is found now proves nothing. Answers one row for each: `void`, nothing of it was or will be sent;
+-- `confirmed`, it is on the quorum; or `unknown`, it may be, and stays as it is.
+-- Whoever acts on a proof, a dispatcher that sends or a gateway that answers a request of the same name, has asked the
+-- standbys before. Here the rows are locked first and the standbys asked then, so it has either been seen to be right, or
+-- finds its lease or the receipt gone. What a standby had on disk when it was cut off is read from its replication slot,
+-- if the slot bears its name: somebody may have seen it, and it proves nothing here, since any client may use a slot.
 create function void_events(
-    p_receipts uuid[], p_log_from pg_lsn, p_standbys integer, p_names text[], p_promise text
+    p_receipts uuid[], p_log_from pg_lsn, p_timeline bigint, p_standbys integer, p_names text[], p_promise text
 ) returns table (receipt uuid, result text) language plpgsql as $$
 #variable_conflict use_column
 declare
     promised boolean := coalesce(p_promise = current_setting('synchronous_standby_names'), false);
+    timeline bigint := ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
     certain integer;
     possible integer;
     owed uuid[] := deliveries_of(p_receipts);
@@ -66,32 +71,33 @@ begin
     from (select s.name, max(s.flushed) as flushed
           from (select l.name, l.flushed from listed_standbys l
                 union all
+                select lower(w.application_name), w.flush_lsn from pg_stat_replication w where not promised
+                union all
                 select t.slot_name::text, t.restart_lsn from pg_replication_slots t
                 where t.slot_type = 'physical' and t.slot_name = any (p_names)) s
           group by s.name) k
     where k.flushed > p_log_from;
-    if promised and certain >= p_standbys then
-        -- what only a lost primary had is not on this server, however far its standbys are
-        return query
-            select v.id, case when r.id is null then 'void' else 'confirmed' end
-            from unnest(p_receipts) as v (id) left join receipts r on r.id = v.id;
-        return;
-    end if;
 
-    voided := array(
-        select v.id from unnest(p_receipts) as v (id)
-        except
-        select d.receipt_id from deliveries d
-        where d.id = any (owed)
-          and (d.status in ('delivered', 'dead') or (d.attempts > 0 and (possible >= p_standbys or not promised)))
-    );
-    update deliveries d
-    set status = 'void', lease_token = null, lease_until = null, attempts = 0, generation_attempts = 0,
-        generation_started_at = null
-    where d.id = any (owed) and d.receipt_id = any (voided);
-    update receipts r set void_at = now(), unrouted_at = null where r.id = any (voided);
+    if timeline = p_timeline and possible < p_standbys then
+        -- nobody can have seen a quorum for these
+        voided := array(
+            select r.id from receipts r
+            where r.id = any (p_receipts) and r.outcome is null and r.routed_at is null
+            except
+            select d.receipt_id from deliveries d where d.id = any (owed) and d.status in ('delivered', 'dead')
+        );
+        update deliveries d
+        set status = 'void', lease_token = null, lease_until = null, attempts = 0, generation_attempts = 0,
+            generation_started_at = null
+        where d.id = any (owed) and d.receipt_id = any (voided);
+        update receipts r set void_at = now(), unrouted_at = null where r.id = any (voided);
+    end if;
     return query
-        select v.id, case when v.id = any (voided) then 'void' else 'unknown' end from unnest(p_receipts) as v (id);
+        -- what only a lost primary had is not on this server, however far its standbys are
+        select v.id, case when r.id is null or v.id = any (voided) then 'void'
+                          when timeline = p_timeline and promised and certain >= p_standbys then 'confirmed'
+                          else 'unknown' end
+        from unnest(p_receipts) as v (id) left join receipts r on r.id = v.id;
 end $$;
 
 -- Make void events count again; answers which of these were void.
@@ -112,7 +118,7 @@ begin
         returning r.id
     )
     select coalesce(array_agg(a.id), '{}') into revived from again a;
-    update deliveries d set status = 'pending', due_at = now()
+    update deliveries d set status = 'pending', due_at = now(), owed_by = pg_current_xact_id()
     where d.id = any (owed) and d.receipt_id = any (revived) and d.status = 'void';
     return revived;
 end $$;

@@ -10,8 +10,8 @@
 -- on, null when every lane has been seen, and `came_around` tells whether the end of the lanes was passed; the other
 -- columns are null where nothing was due. A batch that is full before the last of the visited lanes got its share goes
 -- on with the lane that got less: else the same lanes would be left out in each round.
--- `written_by` is the transaction of the event, in the numbers of the server's `timeline`, and `event_age` the seconds
--- since its append.
+-- `written_by` is the transaction that made the delivery owed, its last 32 bits, in the numbers of the server's
+-- `timeline`, all of them before `before_xid`; `event_age` are the seconds since its event's append.
 with recursive lane as (
     select $1::uuid as endpoint_id, false as around, false as open, 0 as room, 0 as visits, 0 as opens
     union all
@@ -47,7 +47,8 @@ with recursive lane as (
     select max(l.visits) < 512 and max(l.opens) < least(64, $2) as ended, bool_or(l.around) as around,
            (array_agg(l.endpoint_id order by l.visits desc))[1] as last_visited,
            greatest(ceil($2::double precision / greatest(max(l.opens), 1)), 1)::integer as share,
-           ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::bigint as timeline
+           ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::bigint as timeline,
+           pg_snapshot_xmax(pg_current_snapshot())::text::bigint as before_xid
     from lane l
 ), picked as (
     select d.id, l.visits
@@ -74,7 +75,8 @@ with recursive lane as (
         generation_started_at = coalesce(d.generation_started_at, now())
     where d.id = any (array(select p.id from picked p)) and d.status = 'pending'
     returning d.id, d.receipt_id, d.endpoint_id, d.journal_day, d.attempts, d.generation, d.generation_attempts,
-              extract(epoch from now() - d.generation_started_at)::double precision as generation_age, d.claimed_at
+              extract(epoch from now() - d.generation_started_at)::double precision as generation_age, d.claimed_at,
+              d.owed_by
 )
 select coalesce((select f.endpoint_id from filled f), case when not s.ended then s.last_visited end) as last_endpoint,
        s.ended or s.around as came_around,
@@ -82,8 +84,8 @@ select coalesce((select f.endpoint_id from filled f), case when not s.ended then
        coalesce(e.previous_secret_expires_at > now(), false) as sign_with_previous,
        c.attempts, c.generation, c.generation_attempts, c.generation_age, c.claimed_at,
        j.event_id, j.type, j.received_at, j.partition, j.number, j.content_type, j.payload, j.payload_sha256,
-       j.forwarded, j.hops, j.written_by, extract(epoch from now() - j.committed_at)::double precision as event_age,
-       s.timeline
+       j.forwarded, j.hops, coalesce(c.owed_by::xid, j.written_by) as written_by, extract(epoch from now() - j.committed_at)::double precision as event_age,
+       s.timeline, s.before_xid
 from scan s
 left join lateral (
     select * from claimed c0 offset 0

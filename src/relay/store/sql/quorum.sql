@@ -54,7 +54,13 @@ where a.application_name = $1 and a.usename = current_user and a.datname = curre
   and (a.pid = $2::integer or a.query_start < now() - $3::double precision * interval '1 second');
 
 -- name: void_events
--- parameters: receipts uuid[], log_from pg_lsn, standbys needed, names text[], promise text
+-- parameters: receipts uuid[], log_from pg_lsn, timeline bigint, standbys needed, names text[], promise text
 -- index: deliveries_pkey, receipts_pkey
 -- A lease that is taken away here is found gone by whoever held it.
-select * from void_events($1, $2, $3, $4, $5);
+select * from void_events($1, $2, $3, $4, $5, $6);
+
+-- name: lock_standing
+-- parameters: receipts uuid[]
+-- index: receipts_pkey
+-- Waits for whoever is about to declare these void, and then tells which are not.
+select r.id from receipts r where r.id = any ($1::uuid[]) and r.void_at is null order by r.id for share;

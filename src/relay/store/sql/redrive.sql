@@ -106,8 +106,8 @@ from versions v;
 -- name: owe_anew
 -- parameters: tenant, deliveries uuid[], receipts uuid[], endpoints uuid[], journal days date[]
 -- index: deliveries_pkey
-insert into deliveries (id, receipt_id, endpoint_id, tenant, journal_day, due_at, redriven_at)
-select d.id, d.receipt, d.endpoint, $1, d.day, now(), now()
+insert into deliveries (id, receipt_id, endpoint_id, tenant, journal_day, due_at, redriven_at, owed_by)
+select d.id, d.receipt, d.endpoint, $1, d.day, now(), now(), pg_current_xact_id()
 from unnest($2::uuid[], $3::uuid[], $4::uuid[], $5::date[]) as d (id, receipt, endpoint, day)
 order by d.id;
 
