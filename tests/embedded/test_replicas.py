@@ -16,7 +16,7 @@ import pytest
 
 from relay.embedded import EmbeddedReplicas, ServerInUse, running_dsn
 from relay.embedded.layout import Layout
-from relay.embedded.postmaster import Postmaster, look_up
+from relay.embedded.postmaster import Postmaster, look_up, pid_path
 from relay.embedded.programs import environment, find_programs
 from tests.embedded.conftest import READY_SECONDS, data_folder, rows
 
@@ -136,3 +136,23 @@ def test_a_start_tells_who_is_what_and_the_stop_leaves_nothing() -> None:
         servers.start()
         assert running_dsn(folder) == before
         servers.stop()
+
+
+def test_servers_that_somebody_has_frozen_are_stopped_in_order_all_the_same() -> None:
+    with data_folder() as folder:
+        servers = EmbeddedReplicas(folder, 3, quorum=2)
+        servers.start()
+        try:
+            for name in ("r2", "r3"):
+                for pid in (pid_of(folder, name), *children_of(pid_of(folder, name))):
+                    os.kill(pid, signal.SIGSTOP)
+        finally:
+            servers.stop()
+        for name in ("r1", "r2", "r3"):
+            assert "immediate shutdown" not in Layout(folder, name).log.read_text(encoding="utf-8")
+            assert not pid_path(Layout(folder, name).cluster).exists()
+
+
+def children_of(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    return [int(child) for child in listed.split()]

@@ -137,8 +137,8 @@ def test_a_dead_letters_line_says_why(logger: logging.Logger, kept: Kept) -> Non
     [
         (t.LeasesReaped(2), "WARNING"),
         (t.LeasesLost(1), "WARNING"),
-        (t.QuorumFailed(3), "WARNING"),
         (t.EndpointDisabled("billing"), "WARNING"),
+        (t.QuorumLost("no standby confirms"), "ERROR"),
         (t.SendsFailedHere(3, "billing", "Too many open files"), "WARNING"),
         (t.DeadLettered("", DeadReason.NO_ROUTE), "WARNING"),
         (t.BreakerMoved("billing", BreakerState.OPEN, 1), "WARNING"),

@@ -179,7 +179,14 @@ class Postmaster:
             self._prove()
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, how)
+            self._go_on()
         return wait_until(lambda: not self.alive(), seconds)
+
+    def _go_on(self) -> None:
+        """Wake whichever of its processes somebody stopped in its tracks: we would wait for as long as that lasts."""
+        for pid in (self.pid, *(found.pid for found in _processes() if found.parent == self.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     def _prove(self) -> None:
         process = None if self._child is not None else look_up(self.pid)

@@ -54,7 +54,7 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     t.EventsAccepted: DEBUG,
     t.IdempotentReplay: DEBUG,
     t.AppendCommitted: DEBUG,
-    t.QuorumFailed: WARNING,
+    t.QuorumFailed: DEBUG,  # it is counted, and an outage has two lines of its own
     t.QuorumLost: ERROR,
     t.QuorumRegained: WARNING,
     t.DurabilityKnown: INFO,
