@@ -177,9 +177,9 @@ class Postmaster:
         """
         if self.alive():
             self._prove()
+            self._go_on()
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, how)
-            self._go_on()
         return wait_until(lambda: not self.alive(), seconds)
 
     def _go_on(self) -> None:
