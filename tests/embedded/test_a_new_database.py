@@ -133,7 +133,10 @@ async def test_clients_that_stay_connected_do_not_keep_the_server_from_stopping(
     client.terminate()
 
 
-def test_a_frozen_server_is_killed_in_the_end(used: Path, make_server: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_cannot_be_woken_is_killed_in_the_end(
+    used: Path, make_server: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.embedded.postmaster.Postmaster.go_on", lambda _: None)
     monkeypatch.setattr("relay.embedded.launching.FAST_STOP_SECONDS", 0.1)
     monkeypatch.setattr("relay.embedded.launching.HARD_STOP_SECONDS", 0.5)
     server = make_server(used)

@@ -183,5 +183,6 @@ def _hard() -> tuple[tuple[signal.Signals, float], ...]:
 
 
 def _end(postmaster: Postmaster, ways: tuple[tuple[signal.Signals, float], ...]) -> None:
+    postmaster.go_on()  # else whoever stopped it in its tracks would have us wait for as long as that lasts
     if not any(postmaster.end(how, seconds) for how, seconds in ways):
         raise StopFailed(f"the PostgreSQL server, process {postmaster.pid}, does not end")

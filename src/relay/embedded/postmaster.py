@@ -177,13 +177,15 @@ class Postmaster:
         """
         if self.alive():
             self._prove()
-            self._go_on()
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, how)
         return wait_until(lambda: not self.alive(), seconds)
 
-    def _go_on(self) -> None:
-        """Wake whichever of its processes somebody stopped in its tracks: we would wait for as long as that lasts."""
+    def go_on(self) -> None:
+        """Wake whichever of its processes somebody stopped in its tracks. Raises `PermissionError`, `ServerInUse`."""
+        if not self.alive():
+            return
+        self._prove()
         for pid in (self.pid, *(found.pid for found in _processes() if found.parent == self.pid)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
