@@ -96,6 +96,46 @@ async def test_whoever_comes_while_a_barrier_is_out_waits_for_the_next_one(
         assert await second
 
 
+async def test_what_standbys_come_to_have_by_themselves_needs_no_barrier(
+    barrier: Barrier, here: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unwanted(_: Connection) -> int:
+        raise AssertionError("a barrier was sent")
+
+    monkeypatch.setattr(module, "WATCH_SECONDS", 60.0)
+    monkeypatch.setattr(module, "cross", unwanted)
+    async with barrier.running():
+        for _ in range(20):
+            await commit(here)
+            assert await barrier.confirmed()
+
+
+async def test_whoever_asks_about_now_is_told_of_standbys_that_do_not_answer(
+    barrier: Barrier, cluster: Cluster, here: Database
+) -> None:
+    async with barrier.running():
+        await commit(here)
+        assert await barrier.confirmed()
+        cluster.freeze()
+        assert not await barrier.confirmed(now=True)
+
+
+@pytest.mark.parametrize("waits_for", ["ANY 2 (r2, r3)", "FIRST 1 (r2, r3)"])
+async def test_nothing_is_confirmed_that_the_server_itself_would_still_wait_for(
+    barrier: Barrier, cluster: Cluster, here: Database, waits_for: str
+) -> None:
+    await cluster.alter_system(synchronous_standby_names=waits_for)
+    try:
+        async with barrier.running():
+            assert await barrier.confirmed()
+            cluster.freeze("r2")
+            await commit(here)
+            assert not await barrier.confirmed()
+            cluster.thaw()
+    finally:
+        await cluster.alter_system(synchronous_standby_names=None)
+
+
 async def test_an_outage_is_told_once_and_so_is_its_end(
     barrier: Barrier, cluster: Cluster, here: Database, ear: Ear
 ) -> None:
