@@ -17,6 +17,7 @@ from relay.embedded import DataFolderRefused, EmbeddedReplicas, StartFailed, run
 from relay.embedded.layout import Layout
 from relay.embedded.postmaster import Postmaster, look_up, wait_until
 from relay.embedded.replication import REPLICAS, is_standby
+from relay.embedded.standing import check_alone
 from tests.embedded.conftest import READY_SECONDS, OtherUser, as_root, data_folder, rows
 
 STREAMING = "SELECT application_name FROM pg_stat_replication WHERE state = 'streaming' ORDER BY application_name"
@@ -445,3 +446,14 @@ def test_an_ordinary_user_can_run_all_three(data: Path, nobody: OtherUser) -> No
         assert len(rows(address(data), STREAMING)) == 2
         relay.communicate(timeout=READY_SECONDS)
         assert relay.returncode == 0
+
+
+def test_a_former_primary_that_was_put_back_is_not_started_alone(tmp_path: Path) -> None:
+    for name in ("r1", "r2"):
+        control = Layout(tmp_path, name).cluster / "global" / "pg_control"
+        control.parent.mkdir(parents=True)
+        control.touch()
+    with pytest.raises(DataFolderRefused, match=r"r2 in .* took over from r1.*start with --replicas 3"):
+        check_alone(tmp_path)
+    (Layout(tmp_path, "r2").cluster / "standby.signal").touch()
+    check_alone(tmp_path)

@@ -63,6 +63,13 @@ def check_alone(data_dir: Path) -> None:
         )
     if is_standby(layout.cluster):
         raise DataFolderRefused(f"{layout.cluster} is a standby, and not the primary of its database: {with_all}")
+    clusters = {name: Layout(data_dir, name).cluster for name in others}
+    rivals = [name for name, cluster in clusters.items() if not is_gone(cluster) and not is_standby(cluster)]
+    if rivals:
+        raise DataFolderRefused(
+            f"{' and '.join(rivals)} in {layout.home} took over from {layout.replica}, which may lack what was accepted"
+            f" since: {with_all}, which tells them apart; or move away the one whose data is not wanted"
+        )
     place(layout.home / ALONE_FILE, "The standbys here lack what r1 has taken alone.\n")
 
 
