@@ -279,6 +279,12 @@ def test_a_horizon_covers_what_was_written_before_it(
     assert Horizon(HERE, xid).covers(numbering, before_xid, written_by) is covers
 
 
+def test_a_horizon_covers_what_had_ended_beside_what_was_running() -> None:
+    horizon = Horizon(HERE, 700, end=710, running=frozenset({700, 705}))
+    covered = [xid for xid in range(695, 715) if horizon.covers(HERE, 800, xid)]
+    assert covered == [695, 696, 697, 698, 699, 701, 702, 703, 704, 706, 707, 708, 709]
+
+
 async def waiting(cluster: Cluster) -> set[int]:
     """The server's processes that wait for standbys on behalf of a barrier."""
     return {row["pid"] for row in await cluster.fetch(cluster.primary, WAITING, NAME)}

@@ -76,6 +76,10 @@ class Boarding:
         self._hand_back(unusable, HandBackReason.LOCAL, UNUSABLE_DELAY_SECONDS)
         self._launcher.launch()
 
+    async def look_ahead(self) -> None:
+        """Nothing was there to board: find out what may board later. Raises `StoreUnavailable`."""
+        await self._proofs.look_ahead()
+
     def give_up(self, claim: Claim) -> None:
         """Hand a whole claim back, because this process stops."""
         self._hand_back(claim.deliveries, HandBackReason.DRAINING, 0.0)

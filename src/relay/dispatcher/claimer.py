@@ -72,6 +72,8 @@ class Claimer:
                 took = self._ambient.monotonic() - asked_at
                 self._emit(DeliveriesClaimed(len(claim.deliveries), _lanes(claim), took))
                 await self._boarding.board(claim, asked_at)
+            else:
+                await self._boarding.look_ahead()
             if self._has_seen_every_lane_empty(claim):
                 await self._rest()
             elif len(claim.deliveries) < self._tuning.batch:

@@ -64,6 +64,17 @@ class Proofs:
             doubtful -= await self._held([each for each in claim.deliveries if each.id in doubtful])
         return [each for each in claim.deliveries if each.id not in doubtful]
 
+    async def look_ahead(self) -> None:
+        """See how far the quorum is while there is nothing to claim. Raises `StoreUnavailable`.
+
+        What is accepted for a full lane is claimed later, maybe when the quorum is missing; whoever was woken for it
+        knows by this that it was confirmed.
+        """
+        if self._quorum > 1:
+            sight = await self._queue.look()
+            if self._shows(sight, sight):
+                self._learn(sight)
+
     async def _held(self, deliveries: Sequence[ClaimedDelivery]) -> set[object]:
         """Which of these were not taken back while their proof was waited for."""
         if not deliveries:

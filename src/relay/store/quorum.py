@@ -38,10 +38,14 @@ class Numbering(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """Every transaction before `xid` (64 bits) of that numbering had ended; what was committed is on the quorum."""
+    """Every transaction before `xid` (64 bits) of that numbering had ended, and of those before `end` all but the
+    `running` ones; what was committed is on the quorum.
+    """
 
     numbering: Numbering
     xid: int
+    end: int = 0
+    running: frozenset[int] = frozenset()
 
     def covers(self, numbering: Numbering, before_xid: int, written_by: int) -> bool:
         """Whether a transaction that wrote a row which is there is on the quorum, of which the last 32 bits are known.
@@ -50,7 +54,9 @@ class Horizon:
         side.
         """
         newest = before_xid - 1
-        return numbering == self.numbering and newest - (newest - written_by) % _WHOLE < self.xid
+        xid = newest - (newest - written_by) % _WHOLE
+        has_ended = xid < self.xid or (xid < self.end and xid not in self.running)
+        return numbering == self.numbering and has_ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +135,13 @@ def _sight(row: asyncpg.Record, session: int) -> Sight:
         standbys=len(set(row["standbys"]).intersection(listed.names)),
         streaming=row["streaming"],
         releasing=row["releasing"],
-        horizon=Horizon(Numbering(row["timeline"], session), row["before_xid"]),
+        horizon=_horizon(Numbering(row["timeline"], session), row["snapshot"]),
         said=said,
         listed=listed,
     )
+
+
+def _horizon(numbering: Numbering, snapshot: str) -> Horizon:
+    """From a snapshot's text: `xmin:xmax:running,running`."""
+    first, end, running = snapshot.split(":")
+    return Horizon(numbering, int(first), int(end), frozenset(map(int, running.split(","))) if running else frozenset())

@@ -12,8 +12,8 @@ select case when not pg_is_in_recovery() then pg_logical_emit_message(true, 'rel
 -- parameters: log_to pg_lsn or null, whether this session's own commits wait boolean
 -- index:
 -- What the server says of itself, and which listed standbys have the log on disk up to that place; null for what is
--- on this server's disk now. Every transaction before `before_xid` had ended when this began, and lies before that place
--- if none was given. A server that is itself a standby answers null for the place. `releasing` counts those that commits
+-- on this server's disk now. Every transaction that the snapshot shows as ended lies before that place if none
+-- was given. A server that is itself a standby answers null for the place. `releasing` counts those that commits
 -- wait for at present, as the server does: of a FIRST list the first ones alone.
 with place as materialized (
     select case when pg_is_in_recovery() then null else coalesce($1::pg_lsn, pg_current_wal_flush_lsn()) end as log_to
@@ -22,7 +22,7 @@ select p.log_to,
        h.standbys, h.streaming,
        (select count(*) from pg_stat_replication s
         where s.state = 'streaming' and s.sync_state in ('sync', 'quorum') and s.flush_lsn >= p.log_to) as releasing,
-       pg_snapshot_xmin(pg_current_snapshot())::text::bigint as before_xid,
+       pg_current_snapshot()::text as snapshot,
        case when p.log_to is not null
             then ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::bigint end as timeline,
        current_setting('synchronous_standby_names') as standby_names,
