@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from relay.embedded import EmbeddedFault, EmbeddedServer, running_dsn
-from relay.embedded.postmaster import wait_until
+from relay.embedded.postmaster import Postmaster, wait_until
 from tests.embedded.conftest import READY_SECONDS, fetch, rows
 
 Make = Callable[..., EmbeddedServer]
@@ -115,7 +115,12 @@ async def test_a_server_that_does_not_stop_in_time_is_stopped_hard_and_loses_not
     server = make_server(used)
     server.start()
     await fetch(server.dsn, "CREATE TABLE kept AS SELECT 1 AS n")
-    monkeypatch.setattr("relay.embedded.launching.FAST_STOP_SECONDS", 0.0)
+    end = Postmaster.end
+
+    def deaf(postmaster: Postmaster, how: signal.Signals, seconds: float) -> bool:
+        return how is not signal.SIGINT and end(postmaster, how, seconds)
+
+    monkeypatch.setattr(Postmaster, "end", deaf)
     server.stop()
     assert "immediate shutdown" in (used / "pg" / "r1.log").read_text()
     monkeypatch.undo()
