@@ -12,7 +12,15 @@ import pytest
 from relay.dispatcher import Directory
 from relay.domain.delivery import DeliveryStatus
 from relay.domain.outcome import HandBackReason
-from relay.domain.telemetry import DeliveriesClaimed, DeliveriesHandedBack, QuorumLost, QuorumRegained, ReceiptsClosed
+from relay.domain.telemetry import (
+    DeliveriesClaimed,
+    DeliveriesHandedBack,
+    Loop,
+    LoopSucceeded,
+    QuorumLost,
+    QuorumRegained,
+    ReceiptsClosed,
+)
 from relay.store.database import Database
 from relay.store.endpoints import Destinations
 from relay.store.journal import Journal, Voided
@@ -121,6 +129,25 @@ async def test_what_was_confirmed_before_is_sent_while_the_quorum_is_missing(
         assert (await house.delivery(fresh)).acked_at is None
         cluster.thaw()
         await closed(house, 32)
+
+
+async def test_what_was_accepted_for_a_closed_lane_was_seen_confirmed_before_it_opens(
+    house: House, receiver: Receiver, cluster: Cluster
+) -> None:
+    def rounds() -> int:
+        return sum(each.loop is Loop.CLAIMER for each in house.heard(LoopSucceeded))
+
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    await house.execute("update endpoint_state set held_until = 'infinity' where endpoint_id = $1", endpoint)
+    async with house.dispatching(QUORUM):
+        await house.events(10, endpoint)
+        seen = rounds()
+        # the first round that begins from now on looks ahead, and has done so when the one after it is told
+        await house.until(lambda: rounds() >= seen + 3)
+        cluster.freeze()
+        await house.execute("update endpoint_state set held_until = null where endpoint_id = $1", endpoint)
+        await closed(house, 10)
+        cluster.thaw()
 
 
 async def test_what_is_declared_void_while_its_proof_is_waited_for_is_never_sent(

@@ -1,7 +1,7 @@
 """From an append to the right to say yes: groups that are on this server's disk and wait for the quorum.
 
 Owns the wait and what becomes of a group whose quorum does not come in time. Waiting itself is the barrier's, the
-wording of answers the appender's. Invariant: an event of such a group ends as one of three: proven, and its sender
+wording of a yes `answers`'. Invariant: an event of such a group ends as one of three: proven, and its sender
 hears 202; void, and nothing of it is ever delivered unless it is sent again under its name; or unknown, and its sender
 is told that it may count.
 """
@@ -19,7 +19,7 @@ from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import Listener, QuorumFailed
 from relay.gateway.groups import Group, Member
-from relay.store.barrier import Barrier
+from relay.store.barrier import Barrier, ended
 from relay.store.faults import StoreRefused, StoreUnavailable
 from relay.store.journal import Appended, AppendResult, Journal, Voided
 from relay.store.quorum import VOID_AFTER_SECONDS
@@ -27,8 +27,6 @@ from relay.web.problems import ErrorCode, Problem
 
 VOID_SECONDS = 0.5
 """How long senders wait for the void to be written; then they are told that nobody knows, and it is still written."""
-
-CANCEL_AGAIN_SECONDS = 1.0
 
 MISSED = Problem(
     ErrorCode.JOURNAL_QUORUM,
@@ -130,9 +128,7 @@ class Confirming:
         _, unfinished = await asyncio.wait(set(self._tasks), timeout=within)
         given_up = sum(self._tasks[task] for task in unfinished)
         for task in unfinished:
-            while not task.done():  # a cancellation that meets the end of a bounded wait may be swallowed by that
-                task.cancel()
-                await asyncio.wait([task], timeout=CANCEL_AGAIN_SECONDS)
+            await ended(task)
         return given_up
 
     async def _confirm(self, group: Group, appended: Sequence[Appended]) -> None:

@@ -18,7 +18,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import DurabilityKnown, Listener, QuorumLost, QuorumRegained
@@ -146,7 +146,7 @@ class Barrier:
         try:
             yield
         finally:
-            await _ended(task)
+            await ended(task)
             await self._end_waiting()
 
     async def _run(self) -> None:
@@ -261,7 +261,7 @@ class Barrier:
                 waiter.told.set_result(confirmed)
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def ended(task: asyncio.Task[Any]) -> None:
     """Cancel it until it has ended: a cancellation that meets the end of a bounded wait may be swallowed by that."""
     while not task.done():
         task.cancel()
