@@ -251,6 +251,21 @@ async def test_a_delivery_is_shown_with_every_attempt(world: World) -> None:
     }
 
 
+async def test_an_attempt_whose_dispatcher_died_is_shown_as_what_became_of_it(world: World) -> None:
+    await world.create()
+    accepted = await world.post_event()
+    claimed = await world.claim()
+    await world.sql("update deliveries set lease_until = now() - interval '1 second'")
+    assert await world.queue.reap(batch=10) == 1
+    shown = await delivery(world, accepted)
+    (lost,) = shown["attempts"]
+    assert (lost["attempt"], lost["generation"], lost["outcome_class"]) == (claimed.attempt, 0, "retryable")
+    assert (lost["error_class"], lost["status_code"], lost["total_ms"]) == ("lease_expired", None, None)
+    assert shown["last_error"] == lost["reason"]
+    assert lost["reason"].startswith("lease_expired: its dispatcher ended or stood still")
+    assert (shown["status"], shown["waiting_for"], shown["attempt_count"]) == ("pending", "retry", 1)
+
+
 async def test_a_delivery_that_was_never_tried_has_no_attempts(world: World) -> None:
     await world.create()
     shown = await delivery(world, await world.post_event())

@@ -24,6 +24,7 @@ from relay.domain.telemetry import (
     InFlightChanged,
     LeasesLost,
     LeasesReaped,
+    Loop,
     LoopCrashed,
     ProcessStopped,
     ReceiptsClosed,
@@ -35,9 +36,11 @@ from relay.store.faults import StoreUnavailable
 from relay.store.queue import FIRST_LANE
 from relay.store.vault import Vault, new_key
 from relay.transports import http
+from tests.support.deliveries import new_id
 from tests.support.dispatching import RETRY, TENANT, TUNING, House
 from tests.support.link import Link
 from tests.support.receiver import Receiver
+from tests.support.refusing import refuse_records
 from tests.support.scripted_server import never_accepting
 
 
@@ -97,7 +100,8 @@ async def test_a_reaped_lease_cannot_record_its_outcome(house: House, receiver: 
         await house.until(lambda: bool(house.heard(LeasesLost)))
     delivery = await house.delivery(receipt)
     assert (delivery.status, delivery.acked_at) == (DeliveryStatus.PENDING, None)
-    assert [attempt.status_code for attempt in await house.receipts.attempts(delivery)] == [200]
+    told = [(attempt.error_class, attempt.status_code) for attempt in await house.receipts.attempts(delivery)]
+    assert told == [(ErrorClass.LEASE_EXPIRED, None), (None, 200)]
 
 
 async def test_the_leases_of_a_dead_process_come_back_without_any_traffic(house: House, receiver: Receiver) -> None:
@@ -110,16 +114,40 @@ async def test_the_leases_of_a_dead_process_come_back_without_any_traffic(house:
         await house.until(lambda: bool(house.heard(ReceiptsClosed)))
     delivery = await house.delivery(receipt)
     assert (delivery.status, delivery.attempts) == (DeliveryStatus.DELIVERED, 2)
+    told = [(each.attempt, each.error_class, each.status_code) for each in await house.receipts.attempts(delivery)]
+    assert told == [(1, ErrorClass.LEASE_EXPIRED, None), (2, None, 200)]
+
+
+async def test_a_record_that_the_database_refuses_keeps_no_lease_from_coming_back(
+    house: House, receiver: Receiver
+) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    await house.events(2, endpoint)
+    claim = await house.queue.claim_due(after=FIRST_LANE, batch=10, token=endpoint, lease_seconds=0.2, busy={})
+    doomed, _ = claim.deliveries
+    await refuse_records(house.database, where=f"new.delivery_id = '{doomed.id}' and new.error_class is not null")
+    async with house.dispatching():
+        await house.until(lambda: sum(each.count for each in house.heard(ReceiptsClosed)) == 2)
+    assert [each.loop for each in house.heard(LoopCrashed)] == [Loop.REAPER]
+    assert [each.count for each in house.heard(LeasesReaped)] == [2]
 
 
 async def test_a_delivery_that_kills_its_workers_does_not_go_round_for_ever(house: House, receiver: Receiver) -> None:
     endpoint = await house.endpoint(receiver.url("/ok"), retry={"max_attempts": 3})
     receipt = await house.event(endpoint)
-    await house.execute("update deliveries set attempts = 3, generation_attempts = 3, generation_started_at = now()")
+    for _ in range(3):
+        claim = await house.queue.claim_due(after=FIRST_LANE, batch=1, token=new_id(), lease_seconds=-1.0, busy={})
+        assert (len(claim.deliveries), await house.queue.reap(batch=1)) == (1, 1)
     async with house.dispatching():
         await house.until(lambda: bool(house.heard(AttemptsRecorded)))
     delivery = await house.delivery(receipt)
     assert (delivery.status, delivery.dead_reason) == (DeliveryStatus.DEAD, "exhausted")
+    assert delivery.last_error == (
+        "not sent: 3 attempts were made and 3 are allowed:"
+        " the last one ended without an answer on record, or the retry rule was changed"
+    )
+    told = [(each.attempt, each.error_class) for each in await house.receipts.attempts(delivery)]
+    assert told == [(1, "lease_expired"), (2, "lease_expired"), (3, "lease_expired"), (4, None)]
     assert receiver.received() == []
 
 

@@ -38,6 +38,7 @@ TRANSPORT_FAILURES = {
     ErrorClass.SILENCE_TIMEOUT: OutcomeReason.TIMED_OUT,
     ErrorClass.TOTAL_TIMEOUT: OutcomeReason.TIMED_OUT,
 }
+OWN_ENDS = {ErrorClass.CUT_SHORT, ErrorClass.LEASE_EXPIRED}
 REFUSALS = {ErrorClass.REFUSED_URL, ErrorClass.REFUSED_ADDRESS}
 
 
@@ -97,7 +98,7 @@ def test_only_a_server_error_among_the_statuses_counts_as_no_answer() -> None:
 
 def test_each_error_has_its_reason_and_no_error_is_forgotten() -> None:
     assert {error: judged(error=error).reason for error in TRANSPORT_FAILURES} == TRANSPORT_FAILURES
-    assert set(TRANSPORT_FAILURES) | REFUSALS | {ErrorClass.CUT_SHORT, ErrorClass.LOCAL} == set(ErrorClass)
+    assert set(TRANSPORT_FAILURES) | REFUSALS | OWN_ENDS | {ErrorClass.LOCAL} == set(ErrorClass)
 
 
 def test_failures_on_the_way_are_retried_and_count_against_the_breaker() -> None:
@@ -158,9 +159,10 @@ def test_trouble_of_this_machine_spends_no_attempt_even_the_last() -> None:
     assert (judgement.outcome_class, judgement.lane) == (OutcomeClass.DEFERRED, None)
 
 
+@pytest.mark.parametrize("error", sorted(OWN_ENDS))
 @pytest.mark.parametrize("attempt", [1, 5, 11])
-def test_what_this_side_cut_short_is_an_attempt_that_is_made_again_soon(attempt: int) -> None:
-    judgement = judged(error=ErrorClass.CUT_SHORT, attempt=attempt, age=1700.0)
+def test_what_this_side_cut_short_is_an_attempt_that_is_made_again_soon(error: ErrorClass, attempt: int) -> None:
+    judgement = judged(error=error, attempt=attempt, age=1700.0)
 
     assert judgement.outcome_class is OutcomeClass.RETRYABLE
     assert judgement.verdict == Retry(DEFAULT.base_seconds, OutcomeReason.CUT_SHORT)

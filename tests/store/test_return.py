@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from relay.domain.delivery import DeadReason, DeliveryMove, DeliveryStatus
+from relay.domain.outcome import OutcomeClass
+from relay.domain.sending import ErrorClass, Phases
+from relay.store.faults import StoreRefused
 from tests.store.world import TENANT, World, attempt, new_id
+from tests.support.refusing import refuse_records
 
 
 async def test_a_hand_back_takes_the_attempt_back(world: World) -> None:
@@ -78,7 +83,58 @@ async def test_the_reaper_tells_what_happened_and_puts_the_delivery_into_its_lan
     await world.queue.reap(batch=10)
     row = await world.delivery(claimed.id)
     assert (row["status"], row["lease_token"]) == (DeliveryStatus.PENDING, None)
-    assert row["last_error"] == "its lease expired"
+    assert row["last_error"].startswith("lease_expired: its dispatcher ended or stood still before an answer")
+
+
+async def test_a_reaped_attempt_is_on_record_with_what_became_of_it(world: World) -> None:
+    await world.owe(1, await world.add_endpoint())
+    await world.record(attempt(await world.claim_one(), DeliveryMove.RETRY))
+    claimed = await world.claim_lapsed()
+    await world.queue.reap(batch=10)
+    view = await world.receipts.delivery(TENANT, claimed.id)
+    assert view is not None
+    _, reaped = await world.receipts.attempts(view)
+    assert (reaped.attempt, reaped.generation) == (2, 0)
+    assert (reaped.outcome_class, reaped.error_class) == (OutcomeClass.RETRYABLE, ErrorClass.LEASE_EXPIRED)
+    assert (reaped.status_code, reaped.total_ms) == (None, None)
+    assert reaped.reason == view.last_error
+    assert timedelta(0) <= claimed.claimed_at - reaped.at <= timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize("wait_ms", [0.0, 0.001, 2_000.0])
+async def test_what_a_stalled_worker_records_after_the_reaper_is_kept_beside_it_as_late(
+    world: World, wait_ms: float
+) -> None:
+    await world.owe(1, await world.add_endpoint())
+    stalled = await world.claim_lapsed()
+    await world.queue.reap(batch=10)
+    outcome = replace(attempt(stalled), phases=Phases(wait_ms=wait_ms))
+    for _ in range(2):
+        recorded = await world.record(outcome)
+        assert recorded.lost == {(stalled.id, stalled.lease_token)}
+    rows = await world.sql("select attempt, error_class, status_code, late from delivery_attempts order by at")
+    assert [tuple(row) for row in rows] == [(1, "lease_expired", None, False), (1, None, 200, True)]
+    assert await world.statuses() == {"pending": 1}
+
+
+async def test_an_attempt_that_was_recorded_in_time_is_not_recorded_by_the_reaper(world: World) -> None:
+    await world.owe(2, await world.add_endpoint())
+    first, second = (await world.claim(lease=-1.0)).deliveries
+    await world.record(attempt(first), attempt(second, DeliveryMove.RETRY, delay=60.0))
+    assert await world.queue.reap(batch=10) == 0
+    assert await world.value("select count(*) from delivery_attempts where error_class is not null") == 0
+
+
+async def test_leases_come_back_with_their_attempts_counted_where_the_records_are_refused(world: World) -> None:
+    await world.owe(2, await world.add_endpoint())
+    await world.claim(lease=-1.0)
+    await refuse_records(world.database)
+    with pytest.raises(StoreRefused):
+        await world.queue.reap(batch=10)
+    assert await world.statuses() == {"in_flight": 2}
+    assert await world.queue.reap(batch=10, on_record=False) == 2
+    assert await world.value("select array_agg(attempts) from deliveries") == [1, 1]
+    assert await world.rows_in("delivery_attempts") == 0
 
 
 async def test_a_living_lease_is_not_reaped(world: World) -> None:

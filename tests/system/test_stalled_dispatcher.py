@@ -39,14 +39,18 @@ async def test_a_stalled_dispatchers_late_outcome_is_kept_as_an_attempt_and_refu
         kill(worker, signal.SIGCONT)
 
         async def both_tell() -> bool:
-            return bool(await installation.value("select count(*) = 1 from delivery_attempts"))
+            return bool(await installation.value("select count(*) = 2 from delivery_attempts"))
 
-        await eventually(both_tell, DEADLINE, "the late attempt is on record")
+        await eventually(both_tell, DEADLINE, "the reaper's record and the late attempt stand beside each other")
         row = (await installation.fetch("select status::text, attempts, lease_token from deliveries"))[0]
-        late = (await installation.fetch("select attempt, outcome_class::text, lease_token from delivery_attempts"))[0]
+        reaped, late = await installation.fetch(
+            "select attempt, outcome_class::text, error_class, lease_token from delivery_attempts order by at"
+        )
         assert (row["status"], row["attempts"]) == ("in_flight", 2), "the successor's claim stands"
+        assert (reaped["attempt"], reaped["error_class"]) == (1, "lease_expired")
         assert late["attempt"] == 1
-        assert late["lease_token"] != row["lease_token"]
+        assert late["error_class"] != "lease_expired", "it tells what its worker saw"
+        assert late["lease_token"] == reaped["lease_token"] != row["lease_token"]
 
         second.answer(500)
         third = await gate.visit(DEADLINE)
@@ -55,9 +59,9 @@ async def test_a_stalled_dispatchers_late_outcome_is_kept_as_an_attempt_and_refu
         await installation.all_closed(1, DEADLINE)
         assert gate.waiting == 0, "nothing was sent a fourth time"
 
-    attempts = await installation.fetch("select attempt, outcome_class::text from delivery_attempts order by attempt")
-    assert [row["attempt"] for row in attempts] == [1, 2, 3]
-    assert [row["outcome_class"] for row in attempts][1:] == ["retryable", "success"]
+    attempts = await installation.fetch("select attempt, outcome_class::text from delivery_attempts order by at")
+    assert [row["attempt"] for row in attempts] == [1, 1, 2, 3]
+    assert [row["outcome_class"] for row in attempts][2:] == ["retryable", "success"]
     assert metrics(stalled)["relay_leases_lost_total"] == 1
     assert metrics(heir)["relay_leases_lost_total"] == 0
     assert metrics(heir)["relay_leases_reaped_total"] + metrics(stalled)["relay_leases_reaped_total"] == 1

@@ -169,8 +169,10 @@ class Launcher:
         elif len(claimed.payload) > self._max_payload_bytes:
             self._bury(flight, DeadReason.TOO_LARGE, "the payload is larger than RELAY_MAX_PAYLOAD_BYTES")
         elif claimed.generation_attempt > address.retry.max_attempts:
-            # its earlier attempts were cut off with the processes that made them
-            self._bury(flight, DeadReason.EXHAUSTED, "every attempt was cut off before an answer was recorded")
+            # ending a generation is the judge's: this one's last attempt never came to it, or fewer are allowed since
+            made = f"{claimed.generation_attempt - 1} attempts were made and {address.retry.max_attempts} are allowed"
+            why = "the last one ended without an answer on record, or the retry rule was changed"
+            self._bury(flight, DeadReason.EXHAUSTED, f"{made}: {why}")
         else:
             return False
         return True

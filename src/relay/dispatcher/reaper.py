@@ -8,7 +8,8 @@ from __future__ import annotations
 from relay.dispatcher.alarm import Alarm
 from relay.domain.ambient import Ambient
 from relay.domain.delivery import DeadReason
-from relay.domain.telemetry import DeadLettered, LeasesReaped, Listener, Loop, LoopSucceeded
+from relay.domain.telemetry import DeadLettered, LeasesReaped, Listener, Loop, LoopCrashed, LoopSucceeded
+from relay.store.faults import StoreRefused
 from relay.store.queue import Queue
 
 EVERY_SECONDS = 5.0
@@ -27,7 +28,7 @@ class Reaper:
     async def run(self) -> None:
         """Reap until cancelled. Raises `StoreUnavailable`."""
         while True:
-            reaped = await self._queue.reap(batch=BATCH)
+            reaped = await self._reap()
             if reaped:
                 self._emit(LeasesReaped(reaped))
                 self._alarm.ring()
@@ -38,3 +39,12 @@ class Reaper:
             self._emit(LoopSucceeded(Loop.REAPER, reaped + buried))
             if max(reaped, buried) < BATCH:
                 await self._ambient.sleep(EVERY_SECONDS)
+
+    async def _reap(self) -> int:
+        """Reap a batch, and if the database refuses the record of one of its attempts, without their records: else
+        that one would keep every other delivery from coming back."""
+        try:
+            return await self._queue.reap(batch=BATCH)
+        except StoreRefused as fault:
+            self._emit(LoopCrashed(Loop.REAPER, fault, 0.0))
+            return await self._queue.reap(batch=BATCH, on_record=False)

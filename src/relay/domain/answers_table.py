@@ -29,7 +29,7 @@ _THEN = {
     OutcomeReason.TLS: "tried again",
     OutcomeReason.BROKEN_OFF: "tried again",
     OutcomeReason.TIMED_OUT: "tried again",
-    OutcomeReason.CUT_SHORT: "tried again soon: Relay itself ended the attempt",
+    OutcomeReason.CUT_SHORT: "tried again soon: Relay itself ended the attempt, or lost the process that made it",
     OutcomeReason.REFUSED: "dead letter `refused`: the egress policy does not allow the address",
     OutcomeReason.LOCAL: "handed back; no attempt is spent, since nothing left this machine",
 }

@@ -17,7 +17,7 @@ differently, its transport has already put into the common facts. Invariant: eve
 | no status: TLS, certificate | retryable | tls | no | retried |
 | no status: reset, not HTTP | retryable | broken_off | no | retried |
 | no status: a timeout | retryable | timed_out | no | retried |
-| no status: ended by this side, request may have left | retryable | cut_short | nothing learned | retried soon |
+| no status: ended or lost by this side, may have left | retryable | cut_short | nothing learned | retried soon |
 | refused by the egress policy | permanent | refused | nothing learned | dead letter `refused` |
 | trouble of this machine, nothing left it | deferred | local | nothing learned | handed back, no attempt is spent |
 
@@ -206,6 +206,7 @@ _BY_ERROR = {
     ErrorClass.REFUSED_URL: _REFUSED,
     ErrorClass.REFUSED_ADDRESS: _REFUSED,
     ErrorClass.CUT_SHORT: _CUT_SHORT,
+    ErrorClass.LEASE_EXPIRED: _CUT_SHORT,
     ErrorClass.LOCAL: _LOCAL,
 }
 

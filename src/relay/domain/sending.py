@@ -30,6 +30,9 @@ class ErrorClass(StrEnum):
     CUT_SHORT = "cut_short"
     """This side ended it, for a reason of its own, when the request may have left: nothing was learned about the
     endpoint, which may have got it."""
+    LEASE_EXPIRED = "lease_expired"
+    """The process that made it died or stood still: its lease ran out before an answer was recorded. The request may
+    have left, and may even have been answered."""
     LOCAL = "local"
     """This machine's own trouble (no file descriptors, no memory), and no byte of the request left it: nothing was
     learned about the endpoint, and it learned nothing of the delivery."""

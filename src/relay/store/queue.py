@@ -17,7 +17,9 @@ import msgspec
 from relay.domain.attempt import AttemptRecord
 from relay.domain.delivery import ClaimedDelivery
 from relay.domain.envelope import JournalPosition
+from relay.domain.outcome import classify
 from relay.domain.receipt import ReceiptOutcome
+from relay.domain.sending import ErrorClass, SendFacts
 from relay.store import statements
 from relay.store.database import Connection, Database
 from relay.store.quorum import Numbering, Sight, look
@@ -29,6 +31,12 @@ _WRITTEN_BY, _EVENT_AGE = 22, 23  # columns; rows come by the hundred
 
 FIRST_LANE = UUID(int=0)
 """The cursor before all lanes."""
+
+_LEASE_EXPIRED = (
+    f"{ErrorClass.LEASE_EXPIRED}: its dispatcher ended or stood still before an answer was recorded;"
+    " the endpoint may have got the request"
+)
+"""What became of an attempt whose lease was reaped, for people."""
 
 _PAIRS = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 
@@ -151,10 +159,18 @@ class Queue:
         async with self._claims.connection() as connection:
             return await look(connection, log_to)
 
-    async def reap(self, *, batch: int) -> int:
-        """Put deliveries whose lease has expired back into the queue, at most `batch`; answers how many."""
+    async def reap(self, *, batch: int, on_record: bool = True) -> int:
+        """Put deliveries whose lease has expired back into the queue, at most `batch`; answers how many.
+
+        Their attempts are written down as ended by the lease; with `on_record` False they only stay counted, which is
+        for when the database refuses the records (`StoreRefused`). What its worker still records comes beside it.
+        """
+        facts = SendFacts(error_class=ErrorClass.LEASE_EXPIRED)
         async with self._records.connection() as connection:
-            return len(await connection.fetch(statements.text("reap_expired"), batch))
+            rows = await connection.fetch(
+                statements.text("reap_expired"), batch, classify(facts), facts.error_class, _LEASE_EXPIRED, on_record
+            )
+        return len(rows)
 
     async def bury_removed(self, *, batch: int) -> Mapping[str, int]:
         """Dead-letter what is pending for removed endpoints, at most `batch`; answers how many by consumer."""

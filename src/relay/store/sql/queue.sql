@@ -135,20 +135,31 @@ join deliveries d on d.id = o.delivery and d.lease_token = o.token
 order by d.id for no key update of d;
 
 -- name: reap_expired
--- parameters: batch integer
+-- parameters: batch integer, outcome_class text, error_class text, reason text, on_record boolean
 -- index: deliveries_leased
--- Takes expired leases from whoever held them. The attempt stays counted: a delivery that kills its worker must not go
--- round for ever.
+-- Takes expired leases from whoever held them, and writes (`on_record`) the attempts that nobody else may ever write.
+-- The attempt stays counted: a delivery that kills its worker must not go round for ever. The record bears its claim's
+-- instant less the smallest step of time: an outcome that its worker still writes is never earlier than the claim, and
+-- so never finds its place taken.
 with expired as materialized (
-    select d.id from deliveries d
+    select d.id, d.lease_token from deliveries d
     where d.status = 'in_flight' and d.lease_until < now()
     order by d.lease_until limit $1
     for no key update skip locked
+), reaped as (
+    update deliveries d
+    set status = 'pending', lease_token = null, lease_until = null, due_at = now(), last_error = $4
+    where d.id = any (array(select e.id from expired e))
+    returning d.id, d.endpoint_id, d.claimed_at, d.attempts, d.generation
+), written as (
+    insert into delivery_attempts (delivery_id, at, lease_token, attempt, generation, outcome_class, error_class, reason)
+    select r.id, r.claimed_at - interval '1 microsecond', e.lease_token, r.attempts, r.generation, $2::text::outcome_class,
+           $3, $4
+    from reaped r join expired e on e.id = r.id
+    where $5
+    on conflict do nothing
 )
-update deliveries d
-set status = 'pending', lease_token = null, lease_until = null, due_at = now(), last_error = 'its lease expired'
-where d.id = any (array(select e.id from expired e))
-returning d.id, d.endpoint_id;
+select r.id, r.endpoint_id from reaped r;
 
 -- name: bury_removed
 -- parameters: batch integer
