@@ -17,7 +17,8 @@ import asyncpg
 
 from relay.dispatcher import ClaimTuning, Directory, Dispatcher, Flight, Stores, Tuning
 from relay.domain import ids
-from relay.domain.backoff import DEFAULT
+from relay.domain.ambient import Ambient
+from relay.domain.backoff import DEFAULT, RetryPolicy
 from relay.domain.egress import EgressPolicy
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.envelope import Envelope
@@ -40,6 +41,7 @@ from tests.support.world import Ear, real_ambient
 TENANT = "acct_default"
 SECRET = "whsec_" + "A" * 43 + "="
 OPEN = EgressPolicy(allow_private=True, require_https=False, allowed_ports=None)
+DEFAULT_LIMITS = SendLimits()
 RETRY = replace(DEFAULT, base_seconds=0.05, max_seconds=0.1, jitter=0.0)
 TUNING = Tuning(
     claim=ClaimTuning(batch=100, lease_seconds=60.0, poll_seconds=0.5),
@@ -110,14 +112,21 @@ class House:
 
     @asynccontextmanager
     async def dispatching(
-        self, tuning: Tuning = TUNING, *, policy: EgressPolicy = OPEN, emit: Listener | None = None
+        self,
+        tuning: Tuning = TUNING,
+        *,
+        policy: EgressPolicy = OPEN,
+        emit: Listener | None = None,
+        limits: SendLimits = DEFAULT_LIMITS,
+        retry: RetryPolicy = RETRY,
+        ambient: Ambient | None = None,
     ) -> AsyncIterator[Running]:
         """A dispatcher that runs inside the block and is stopped in order at its end, if it is not stopped before."""
         claims = await Database.connect(self.dsn, name="claims", size=1, commits=Commits.LAZY)
         records = await Database.connect(self.dsn, name="records", size=3)
-        world = real_ambient()
+        world = ambient or real_ambient()
         stop = asyncio.Event()
-        destinations = Destinations(records, self.vault, default_retry=RETRY)
+        destinations = Destinations(records, self.vault, default_retry=retry)
         dispatcher = Dispatcher(
             process=new_id(),
             stores=Stores(
@@ -127,7 +136,7 @@ class House:
                 WakeupListener(self.dsn, name="wake-ups"),
             ),
             directory=Directory(destinations, partial(http.prepare, user_agent="Relay/test", timeout_seconds=10.0)),
-            make_sender=partial(_sender, policy),
+            make_sender=partial(_sender, policy, limits),
             tuning=tuning,
             ambient=world,
             emit=emit or self.ear,
@@ -158,8 +167,8 @@ class Running:
     task: asyncio.Task[None]
 
 
-def _sender(policy: EgressPolicy, deliver: Any) -> HttpSender[Flight]:
-    return HttpSender(policy=policy, limits=SendLimits(), clock=time.monotonic, deliver=deliver)
+def _sender(policy: EgressPolicy, limits: SendLimits, deliver: Any) -> HttpSender[Flight]:
+    return HttpSender(policy=policy, limits=limits, clock=time.monotonic, deliver=deliver)
 
 
 def _addition(endpoints: tuple[UUID, ...], payload: bytes, partition: int) -> Addition:
