@@ -23,7 +23,7 @@ from relay.sender import SendLimits
 from relay.sender.limits import ResolverLimits
 from relay.store.receipts import AttemptView, DeliveryView
 from tests.sender.authority import Authority
-from tests.support.dispatching import House
+from tests.support.dispatching import DEFAULT_LIMITS, House
 from tests.support.receiver import Receiver
 from tests.support.scripted_dns import Answer, Broken, Missing, Records, ScriptedDns, Silent
 from tests.support.scripted_server import OK, Peer, Script, ScriptedServer, answering
@@ -45,7 +45,7 @@ class Seen:
     attempt: AttemptView
 
 
-async def after_one_attempt(house: House, urls: dict[str, str], limits: SendLimits = SendLimits()) -> dict[str, Seen]:
+async def after_one_attempt(house: House, urls: dict[str, str], limits: SendLimits = DEFAULT_LIMITS) -> dict[str, Seen]:
     """Deliver one event to each of the urls, and look once each was tried."""
     endpoints = {name: await house.endpoint(url, retry=SLOW) for name, url in urls.items()}
     async with house.dispatching(limits=limits):
@@ -71,11 +71,18 @@ async def test_every_status_leads_to_what_the_table_says(house: House, receiver:
         found = await after_one_attempt(house, urls)
 
     became = {
-        int(name): (each.attempt.status_code, each.attempt.outcome_class, each.delivery.status, each.delivery.dead_reason)
+        int(name): (
+            each.attempt.status_code,
+            each.attempt.outcome_class,
+            each.delivery.status,
+            each.delivery.dead_reason,
+        )
         for name, each in found.items()
     }
     dead = (OutcomeClass.PERMANENT, DeliveryStatus.DEAD, DeadReason.PERMANENT_FAILURE)
-    expected = {status: (status, OutcomeClass.SUCCESS, DeliveryStatus.DELIVERED, None) for status in ACCEPTED}
+    expected: dict[int, tuple[int | None, OutcomeClass, DeliveryStatus, DeadReason | None]] = {
+        status: (status, OutcomeClass.SUCCESS, DeliveryStatus.DELIVERED, None) for status in ACCEPTED
+    }
     expected |= {status: (status, *dead) for status in (*REDIRECTED, *REJECTED, 410)}
     expected |= {status: (status, OutcomeClass.RETRYABLE, DeliveryStatus.PENDING, None) for status in TRIED_AGAIN}
     assert became == expected

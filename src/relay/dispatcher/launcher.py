@@ -7,7 +7,7 @@ launched, buried or handed back, and one that lands gives its permits back even 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from relay.dispatcher.alarm import Alarm
 from relay.dispatcher.flights import Flight, Flights
@@ -72,13 +72,12 @@ class Launcher:
         ready = self.flights.ready()
         if not ready:
             return
-        timestamp = int(self._ambient.now().timestamp())
         entropy = self._ambient.entropy(TRACE_ENTROPY_BYTES * len(ready))
         requests: list[tuple[Flight, OutboundRequest]] = []
         for place, flight in enumerate(ready):
             drawn = entropy[place * TRACE_ENTROPY_BYTES : (place + 1) * TRACE_ENTROPY_BYTES]
             try:
-                request = self._request(flight, timestamp, drawn)
+                request = self._request(flight, drawn)
             except Exception as fault:  # noqa: BLE001 - one flight's bug must not keep the others on the ground
                 self._abort(flight, fault)
                 continue
@@ -88,11 +87,12 @@ class Launcher:
             self._submit(requests)
             self._emit(InFlightChanged(self.flights.launched))
 
-    def _request(self, flight: Flight, timestamp: int, entropy: bytes) -> OutboundRequest | None:
+    def _request(self, flight: Flight, entropy: bytes) -> OutboundRequest | None:
         """The request of a flight that is launched with it; None for one that must not be sent."""
         now = self._ambient.monotonic()
         if self._grounded(flight, now):
             return None
+        timestamp = int(_instant(flight, now).timestamp())
         request = http.build(flight.claimed, flight.address.ready, timestamp=timestamp, entropy=entropy)
         self.flights.launch(flight, now)
         return request
@@ -113,13 +113,13 @@ class Launcher:
 
     def landed(self, landings: Sequence[Landing]) -> None:
         """Judge what came back, pass it on to be recorded, and launch what waited for the permits."""
-        now = self._ambient.now()
+        now = self._ambient.monotonic()
         for flight, facts in landings:
             if flight.landed:
                 continue
             self.flights.land(flight)
             try:
-                self._judge(flight, facts, now)
+                self._judge(flight, facts, _instant(flight, now))
             except Exception as fault:  # noqa: BLE001 - one flight's bug must not keep the others from landing
                 self._emit(LoopCrashed(Loop.CLAIMER, fault, 0.0))
         self._emit(InFlightChanged(self.flights.launched))
@@ -183,3 +183,9 @@ class Launcher:
             OutcomeClass.PERMANENT, OutcomeReason.REJECTED, Bury(dead_reason, OutcomeReason.REJECTED), None
         )
         self._recorder.add(flight, SendFacts(detail=detail, phases=Phases()), judgement, wait_ms=0.0)
+
+
+def _instant(flight: Flight, monotonic: float) -> datetime:
+    """The database's instant at a moment of this process: this machine's own date is nobody's business here. A sender
+    whose clock is wrong still signs with the right time, and reads a date in `Retry-After` as whoever wrote it."""
+    return flight.claimed.claimed_at + timedelta(seconds=monotonic - flight.claimed_at)
