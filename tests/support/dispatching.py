@@ -100,6 +100,21 @@ class House:
         async with self.database.connection() as connection:
             await connection.execute(sql, *arguments)
 
+    async def pass_time(self, seconds: float) -> None:
+        """Let so much time pass for everything that is owed and for its lanes, and wake the dispatchers."""
+        await self.execute(
+            "update deliveries set due_at = due_at - $1::float8 * interval '1 second',"
+            " generation_started_at = generation_started_at - $1::float8 * interval '1 second'"
+            " where status = 'pending'",
+            seconds,
+        )
+        await self.execute(
+            "update endpoint_state set held_until = held_until - $1::float8 * interval '1 second',"
+            " cooldown_until = cooldown_until - $1::float8 * interval '1 second'",
+            seconds,
+        )
+        await WakeupSender(self.database).send()
+
     async def cut_connections(self, name: str) -> None:
         """Cut every connection that calls itself so."""
         connection = await asyncpg.connect(self.dsn)
