@@ -334,7 +334,7 @@ def test_no_authorities_at_all_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> N
 def test_settings_without_effect_are_a_warning_and_promises_that_are_not_kept_a_fault() -> None:
     refused = machine.examine_settings(read({"RELAY_TRUSTED_PROXIES": "10.0.0.0/8"}))
     assert [each.level for each in refused] == [Level.FAULT]
-    idle = machine.examine_settings(read({"RELAY_TELEGRAM_URL": "https://telegram.example"}))
+    idle = machine.examine_settings(read({"RELAY_RETAIN_DEAD_DAYS": "30"}))
     assert [each.level for each in idle] == [Level.WARNING]
 
 

@@ -35,7 +35,7 @@ from relay.store.database import Database
 from relay.store.faults import StoreUnavailable
 from relay.store.queue import FIRST_LANE
 from relay.store.vault import Vault, new_key
-from relay.transports import http
+from relay.transports.http import HttpDestination
 from tests.support.deliveries import new_id
 from tests.support.dispatching import RETRY, TENANT, TUNING, House
 from tests.support.link import Link
@@ -256,16 +256,16 @@ async def test_a_fresh_event_wakes_an_idle_dispatcher_long_before_its_poll(house
 async def test_a_request_that_cannot_be_made_goes_back_and_the_others_leave(
     house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = http.build
+    request = HttpDestination.request
     broken: list[UUID] = []
 
-    def buggy(claimed: Any, *rest: Any, **named: Any) -> Any:
+    def buggy(ready: HttpDestination, claimed: Any, **named: Any) -> Any:
         if not broken:
             broken.append(claimed.id)
             raise RuntimeError("a bug")
-        return build(claimed, *rest, **named)
+        return request(ready, claimed, **named)
 
-    monkeypatch.setattr("relay.dispatcher.launcher.http.build", buggy)
+    monkeypatch.setattr(HttpDestination, "request", buggy)
     endpoint = await house.endpoint(receiver.url("/ok"))
     async with house.dispatching():
         await house.events(10, endpoint)

@@ -22,7 +22,7 @@ from relay.domain.outcome import (
     judge,
     rule,
 )
-from relay.domain.sending import ErrorClass, Phases, SendFacts
+from relay.domain.sending import ErrorClass, Meaning, Phases, SendFacts
 
 NOW = datetime(2026, 11, 30, 8, 49, 37, tzinfo=UTC)
 TRANSPORT_FAILURES = {
@@ -112,6 +112,12 @@ def test_failures_on_the_way_are_retried_and_count_against_the_breaker() -> None
 def test_facts_without_status_and_error_are_a_mistake_of_the_caller() -> None:
     with pytest.raises(ValueError, match="a status or an error"):
         classify(SendFacts())
+
+
+@pytest.mark.parametrize("status", [200, 400, 403, 429, 500])
+def test_what_a_platform_means_decides_before_its_status(status: int) -> None:
+    ruled = {meaning: str(rule(SendFacts(status, meaning=meaning)).reason) for meaning in Meaning}
+    assert ruled == {Meaning.GONE: "gone", Meaning.THROTTLED: "throttled", Meaning.UNPROVEN: "odd_status"}
 
 
 def test_a_2xx_is_the_ack_where_the_response_acks() -> None:

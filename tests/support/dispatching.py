@@ -34,13 +34,15 @@ from relay.store.receipts import DeliveryView, Receipts, ReceiptView
 from relay.store.retention import Retention
 from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupListener, WakeupSender
-from relay.transports import http
+from relay.transports.chat import Platforms
+from relay.transports.prepared import prepare
 from tests.support.deliveries import PAYLOAD, new_id
 from tests.support.world import Ear, real_ambient
 
 TENANT = "acct_default"
 SECRET = "whsec_" + "A" * 43 + "="
 OPEN = EgressPolicy(allow_private=True, require_https=False, allowed_ports=None)
+DEFAULT_PLATFORMS = Platforms()
 DEFAULT_LIMITS = SendLimits()
 RETRY = replace(DEFAULT, base_seconds=0.05, max_seconds=0.1, jitter=0.0)
 TUNING = Tuning(
@@ -131,6 +133,7 @@ class House:
         tuning: Tuning = TUNING,
         *,
         policy: EgressPolicy = OPEN,
+        platforms: Platforms = DEFAULT_PLATFORMS,
         emit: Listener | None = None,
         limits: SendLimits = DEFAULT_LIMITS,
         retry: RetryPolicy = RETRY,
@@ -150,7 +153,10 @@ class House:
                 Retention(records),
                 WakeupListener(self.dsn, name="wake-ups"),
             ),
-            directory=Directory(destinations, partial(http.prepare, user_agent="Relay/test", timeout_seconds=10.0)),
+            directory=Directory(
+                destinations,
+                partial(prepare, user_agent="Relay/test", timeout_seconds=10.0, platforms=platforms),
+            ),
             make_sender=partial(_sender, policy, limits),
             tuning=tuning,
             ambient=world,

@@ -43,7 +43,8 @@ from relay.store.queue import Queue
 from relay.store.quorum import examine
 from relay.store.retention import Retention
 from relay.store.wakeups import WakeupListener
-from relay.transports.http import prepare
+from relay.transports.chat import Platforms
+from relay.transports.prepared import prepare
 
 NAME = "relay dispatcher"
 
@@ -95,7 +96,12 @@ async def _run(dispatcher: Dispatcher, http: ASGIApp, work: Work) -> None:
 def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Ambient, emit: Broadcast) -> Dispatcher:
     settings = work.settings
     destinations = Destinations(pools.records, installation.vault(), default_retry=settings.retry)
-    ready = partial(prepare, user_agent=f"Relay/{__version__}", timeout_seconds=settings.total_timeout_secs)
+    ready = partial(
+        prepare,
+        user_agent=f"Relay/{__version__}",
+        timeout_seconds=settings.total_timeout_secs,
+        platforms=platforms_of(settings),
+    )
     return Dispatcher(
         process=ids.uuid7(int(world.now().timestamp() * 1000), world.entropy(ids.ENTROPY_BYTES)),
         stores=Stores(
@@ -111,6 +117,11 @@ def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Am
         emit=emit,
         address=str(address_of(work.listener)),
     )
+
+
+def platforms_of(settings: Settings) -> Platforms:
+    """Where the chat platforms' APIs are, by these settings."""
+    return Platforms(telegram=settings.telegram_url, discord=settings.discord_url)
 
 
 def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:

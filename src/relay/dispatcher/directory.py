@@ -13,9 +13,9 @@ from uuid import UUID
 
 from relay.domain.backoff import RetryPolicy
 from relay.domain.delivery import ClaimedDelivery
-from relay.domain.endpoint import AckMode, Destination, Transport
+from relay.domain.endpoint import AckMode, Destination
 from relay.store.endpoints import Destinations
-from relay.transports.http import HttpDestination
+from relay.transports.prepared import Prepared
 
 ADDRESSES_KEPT = 20_000
 """How many endpoints' addresses are kept; past it all are read anew."""
@@ -30,7 +30,7 @@ class Address:
     consumer: str
     ack: AckMode
     retry: RetryPolicy
-    ready: HttpDestination
+    ready: Prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Unusable:
     why: str
 
 
-Prepare = Callable[[Destination], HttpDestination]
+Prepare = Callable[[Destination], Prepared]
 
 
 class Directory:
@@ -87,8 +87,6 @@ class Directory:
             return Unusable(endpoint, "the endpoint is not in the database")
         if isinstance(found, Exception):
             return Unusable(endpoint, str(found))
-        if found.transport is not Transport.HTTP:
-            return Unusable(endpoint, f"this dispatcher does not send over {found.transport}")
         try:
             ready = self._prepare(found)
         except ValueError as fault:

@@ -27,7 +27,6 @@ from relay.domain.sending import OutboundRequest, Phases, SendFacts
 from relay.domain.telemetry import InFlightChanged, Listener, Loop, LoopCrashed, SendsFailedHere
 from relay.domain.trace import TRACE_ENTROPY_BYTES
 from relay.sender import HttpSender
-from relay.transports import http
 
 LOCAL_DELAY_SECONDS = 1.0
 """How long a delivery waits that this machine could not send."""
@@ -93,7 +92,7 @@ class Launcher:
         if self._grounded(flight, now):
             return None
         timestamp = int(_instant(flight, now).timestamp())
-        request = http.build(flight.claimed, flight.address.ready, timestamp=timestamp, entropy=entropy)
+        request = flight.address.ready.request(flight.claimed, timestamp=timestamp, entropy=entropy)
         self.flights.launch(flight, now)
         return request
 
@@ -130,6 +129,7 @@ class Launcher:
     def _judge(self, flight: Flight, facts: SendFacts, now: datetime) -> None:
         claimed, address = flight.claimed, flight.address
         assert flight.launched_at is not None, "only launched flights land"
+        facts = address.ready.read(facts)
         judgement = judge(
             facts,
             ack=address.ack,

@@ -293,7 +293,12 @@ def _holds(batch: list[Outcome]) -> list[LaneHold]:
             continue
         known = holds.get(endpoint)
         if lane.disable:
-            holds[endpoint] = LaneHold(endpoint, None, "the endpoint answered 410 Gone")
+            holds[endpoint] = LaneHold(endpoint, None, _why_gone(outcome.record))
         elif known is None or (known.seconds is not None and known.seconds < lane.hold_seconds):
             holds[endpoint] = LaneHold(endpoint, lane.hold_seconds, DeferralReason.RETRY_AFTER)
     return list(holds.values())
+
+
+def _why_gone(record: AttemptRecord) -> str:
+    """Why an endpoint is disabled, for people."""
+    return "the endpoint answered " + ("410 Gone" if record.status_code == 410 else str(record.reason))

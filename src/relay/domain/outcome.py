@@ -20,7 +20,11 @@ differently, its transport has already put into the common facts. Invariant: eve
 | no status: ended or lost by this side, may have left | retryable | cut_short | nothing learned | retried soon |
 | refused by the egress policy | permanent | refused | nothing learned | dead letter `refused` |
 | trouble of this machine, nothing left it | deferred | local | nothing learned | handed back, no attempt is spent |
+| a chat platform: gone | permanent | gone | yes | dead letter `permanent_failure`, and the endpoint is disabled |
+| a chat platform: throttled | retryable | throttled | yes | retried, and the lane is held |
+| a chat platform: unproven | retryable | odd_status | yes | retried |
 
+The last three rows stand before the status: what a platform says in its body is what its transport has made of it.
 A status stands once its line and headers are in, whatever became of the body: 200 and then a reset is a success. 504 is
 a server error although something answered: what the breaker asks is whether the endpoint did. What may have left is an
 attempt, and counts as one; but our own cut is no reason to wait, so its next try comes after the shortest delay.
@@ -36,7 +40,7 @@ from relay.domain import backoff, retry_after
 from relay.domain.backoff import RetryPolicy
 from relay.domain.delivery import DeadReason
 from relay.domain.endpoint import AckMode
-from relay.domain.sending import ErrorClass, SendFacts
+from relay.domain.sending import ErrorClass, Meaning, SendFacts
 
 RETRY_AFTER_CAP_SECONDS = 3600.0
 """The longest wait that an endpoint can ask for; a longer wish counts as this."""
@@ -210,13 +214,17 @@ _BY_ERROR = {
     ErrorClass.LOCAL: _LOCAL,
 }
 
+_BY_MEANING = {Meaning.GONE: _GONE, Meaning.THROTTLED: _THROTTLED, Meaning.UNPROVEN: _ODD_STATUS}
+
 _ANSWERED = LaneNotice(answered=True)
 _ACKED = Judgement(OutcomeClass.SUCCESS, OutcomeReason.ACCEPTED, Acked(), _ANSWERED)
 _RECEIVED = Judgement(OutcomeClass.SUCCESS, OutcomeReason.ACCEPTED, Received(), _ANSWERED)
 
 
 def rule(facts: SendFacts) -> Ruling:
-    """The row of the table for these facts. A status decides before an error does."""
+    """The row of the table for these facts. A meaning decides before a status, and a status before an error."""
+    if facts.meaning is not None:
+        return _BY_MEANING[facts.meaning]
     if facts.status_code is not None:
         return _BY_STATUS.get(facts.status_code, _ODD_STATUS)
     if facts.error_class is not None:

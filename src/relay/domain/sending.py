@@ -38,6 +38,17 @@ class ErrorClass(StrEnum):
     learned about the endpoint, and it learned nothing of the delivery."""
 
 
+class Meaning(StrEnum):
+    """What a platform's answer means where its status alone would say something else. Only chat transports set it."""
+
+    GONE = "gone"
+    """This endpoint takes nothing any more: its token, its chat or its webhook is no longer good."""
+    THROTTLED = "throttled"
+    """All of this side's requests are unwanted for a while, whatever the status says."""
+    UNPROVEN = "unproven"
+    """The status says yes, and the body does not say that the message is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class OutboundRequest:
     """One POST, ready to go. `url` may hold a credential and is used, never shown; `timeout_seconds` bounds the whole
@@ -74,6 +85,7 @@ class SendFacts:
     `error_class` tells why as well). `headers` are the response's, names in lower case, in order,
     and left empty for a 2xx, where nobody needs them; `snippet` is the
     stored head of the body as raw bytes (at most 4 KiB); `detail` is a line for people, free of credentials.
+    `meaning` is set by a transport whose platform says more than its status does, and then decides.
     """
 
     status_code: int | None = None
@@ -82,3 +94,4 @@ class SendFacts:
     snippet: bytes = b""
     detail: str = ""
     phases: Phases = Phases()
+    meaning: Meaning | None = None

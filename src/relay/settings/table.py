@@ -253,10 +253,14 @@ class Settings:
         force=Force.NOT_YET,
     )
     telegram_url: str = setting(
-        kinds.BASE_URL, "https://api.telegram.org", "Base address of Telegram's Bot API.", force=Force.NOT_YET
+        kinds.BASE_URL,
+        "https://api.telegram.org",
+        "Base address of Telegram's Bot API. The rules for endpoint urls hold for it as well.",
     )
     discord_url: str = setting(
-        kinds.BASE_URL, "https://discord.com/api", "Base address of Discord's API.", force=Force.NOT_YET
+        kinds.BASE_URL,
+        "https://discord.com/api",
+        "Base address of Discord's API. The rules for endpoint urls hold for it as well.",
     )
 
     log_format: LogFormat | None = optional(

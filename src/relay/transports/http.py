@@ -16,7 +16,7 @@ from relay.domain import ids
 from relay.domain.delivery import ClaimedDelivery
 from relay.domain.endpoint import Destination
 from relay.domain.headers import wire_id, wire_value
-from relay.domain.sending import OutboundRequest
+from relay.domain.sending import OutboundRequest, SendFacts
 from relay.domain.signing import Signer
 from relay.domain.signing import prepare as prepare_signer
 from relay.domain.trace import next_traceparent, read_traceparent
@@ -37,6 +37,14 @@ class HttpDestination:
     signer: Signer
     overlap_signer: Signer
     timeout_seconds: float
+
+    def request(self, claimed: ClaimedDelivery, *, timestamp: int, entropy: bytes) -> OutboundRequest:
+        """The request of one attempt; see `Prepared`."""
+        return build(claimed, self, timestamp=timestamp, entropy=entropy)
+
+    def read(self, facts: SendFacts) -> SendFacts:
+        """Over http the facts say it themselves."""
+        return facts
 
 
 def prepare(destination: Destination, *, user_agent: str, timeout_seconds: float) -> HttpDestination:
