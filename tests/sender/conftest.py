@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,11 @@ def open_descriptors() -> int:
     return len(list(DESCRIPTORS.iterdir()))
 
 
+def resident_bytes() -> int:
+    """Memory of this process, libcurl's and all."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def request(url: str, body: bytes = b"{}", *headers: tuple[str, str], seconds: float = 10.0) -> OutboundRequest:
     return OutboundRequest(url, url, headers, body, seconds)
 
@@ -55,6 +61,12 @@ class Sending:
     async def send_all(self, *requests: OutboundRequest) -> list[SendFacts]:
         async with asyncio.timeout(DEADLINE_SECONDS):
             return await asyncio.gather(*self.begin(*requests))
+
+    async def in_turn(self, *requests: OutboundRequest, at_once: int) -> AsyncIterator[SendFacts]:
+        """Send many, so many of them at once."""
+        for start in range(0, len(requests), at_once):
+            for facts in await self.send_all(*requests[start : start + at_once]):
+                yield facts
 
     async def send(self, one: OutboundRequest) -> SendFacts:
         return (await self.send_all(one))[0]

@@ -1,17 +1,22 @@
 """Bounds and endings: descriptors, places on the wire, and what a closed sender leaves behind."""
 
 import asyncio
+import json
 import logging
 import os
 import resource
 import select
 import socket
+import subprocess
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pycurl
 import pytest
@@ -21,8 +26,9 @@ from relay.domain.sending import ErrorClass, SendFacts
 from relay.sender import HttpSender, ResolverLimits, SendLimits
 from relay.sender.wire import ACTIONS
 from tests.sender.conftest import DESCRIPTORS, OPEN, open_descriptors, request, sending
-from tests.support.scripted_dns import Missing, ScriptedDns
-from tests.support.scripted_server import OK, Peer, ScriptedServer, answering
+from tests.support.certificates import issue
+from tests.support.scripted_dns import Missing, Records, ScriptedDns
+from tests.support.scripted_server import OK, Peer, ScriptedServer, answering, never_accepting
 
 STANDARD_STREAMS = 3
 
@@ -49,20 +55,23 @@ def only_descriptors(free: int) -> Iterator[None]:
 
 
 async def test_failed_sends_leave_their_places_free() -> None:
+    """C18."""
     names = ResolverLimits(answer_seconds=10.0)
     limits = replace(SendLimits(), connections=10, connections_per_host=10, resolver=names)
     with socket.socket() as closed, ScriptedDns(lambda _name, _asked: Missing()) as dns:
         closed.bind(("127.0.0.1", 0))
         refused = f"http://127.0.0.1:{closed.getsockname()[1]}/"
-        with ScriptedServer(answering(OK)) as server:
+        with ScriptedServer(answering(OK)) as server, never_accepting() as dead:
             async with sending(limits=limits, dns=dns.address) as here:
-                hopeless = [refused, "http://missing.test:81/", "http://169.254.169.254/", "ftp://x/"]
-                facts = await here.send_all(*[request(hopeless[n % 4]) for n in range(1000)])
+                hopeless = [refused, "http://missing.test:81/", "http://169.254.169.254/", "ftp://x/", dead]
+                facts = await here.send_all(*[request(hopeless[n % 5], seconds=0.2) for n in range(1000)])
                 assert {each.error_class for each in facts} == {
                     ErrorClass.CONNECT_REFUSED,
                     ErrorClass.DNS_FAILED,
                     ErrorClass.REFUSED_ADDRESS,
                     ErrorClass.REFUSED_URL,
+                    ErrorClass.TOTAL_TIMEOUT,
+                    ErrorClass.LOCAL,  # those that found no place while the dead one had them all
                 }
                 assert (await here.post(server.url())).status_code == 200
                 assert here.sender.in_flight == 0
@@ -95,6 +104,8 @@ async def test_a_full_host_does_not_hold_up_another() -> None:
 
 
 async def test_a_place_that_never_came_free_is_no_fault_of_the_endpoint() -> None:
+    """C18."""
+
     def slow(peer: Peer) -> None:
         peer.read_request()
         peer.wait_for_close()
@@ -158,8 +169,62 @@ async def test_odd_endings_leak_no_descriptor() -> None:
             await server.saw(lambda: open_descriptors() <= before + 20)
 
 
+HOSTS = 5_000
+FEW_DESCRIPTORS = 256
+
+
+@contextmanager
+def odd_server(folder: Path) -> Iterator[tuple[dict[str, int], Path]]:
+    """The ports of a server of odd endings, and the authority by which it speaks TLS."""
+    issued = issue(folder, "*.example.test")
+    command = [sys.executable, str(Path(__file__).with_name("odd_server.py")), str(issued.certificate), str(issued.key)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline()), issued.authority
+
+
+def address_of(name: str, _asked: int) -> Records:
+    """Each of the hosts has an address of loopback of its own."""
+    number = int(name.partition(".")[0].removeprefix("h"))
+    return Records([f"127.1.{number // 250}.{number % 250 + 1}"], ttl=60)
+
+
+async def test_thousands_of_odd_hosts_take_no_more_descriptors_than_there_are_places(tmp_path: Path) -> None:
+    """C17: 5,000 hosts that never end TLS, are left with an unread body, hang in the handshake, reset, or are well."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with odd_server(tmp_path) as (ports, authority), ScriptedDns(address_of) as dns:
+        reset, unread, well = ("http", "plain", "reset"), ("http", "plain", "unread"), ("http", "plain", "ok")
+        never, over_tls = ("https", "mute", "never"), ("https", "tls", "ok")
+        ways = [reset, unread, over_tls, well, reset, unread, over_tls, well, never, well]
+        limits = SendLimits(connect_seconds=1.0, connections=96, connections_per_host=32, ca_file=authority)
+        async with sending(limits=limits, dns=dns.address) as here:
+            before, most = open_descriptors(), 0
+            resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_DESCRIPTORS, hard))
+            try:
+                ends: Counter[tuple[str, object]] = Counter()
+                for start in range(0, HOSTS, 1000):
+                    batch = [(n, ways[n % 10]) for n in range(start, start + 1000)]
+                    urls = [f"{s}://h{n}.example.test:{ports[p]}/{way}" for n, (s, p, way) in batch]
+                    for (_, (_, _, way)), facts in zip(
+                        batch, await here.send_all(*[request(url, seconds=20.0) for url in urls]), strict=True
+                    ):
+                        ends[way, facts.error_class or facts.status_code] += 1
+                    most = max(most, open_descriptors())
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    share = HOSTS // 10
+    assert ends == {
+        ("reset", ErrorClass.RESET): 2 * share,
+        ("unread", 200): 2 * share,
+        ("never", ErrorClass.CONNECT_TIMEOUT): share,
+        ("ok", 200): 5 * share,
+    }
+    assert most <= before + 96 + 8
+
+
 @pytest.mark.parametrize("free", [0, 1])
 async def test_running_out_of_descriptors_is_local_and_passes(free: int) -> None:
+    """C17."""
     with ScriptedServer(answering(OK)) as server:
         async with sending() as here:
             assert (await here.post(server.url())).status_code == 200

@@ -32,21 +32,35 @@ def answered_within(seconds: float) -> SendLimits:
 
 
 async def test_dead_names_do_not_hold_up_a_living_one() -> None:
+    """C20: 40 names whose server never answers, each asked for several times, and one that is well."""
+
     def zone(name: str, _asked: int) -> Answer:
         return Silent() if name.startswith("dead") else Records(["127.0.0.1"], ttl=60)
 
     with ScriptedServer(answering(OK)) as server, ScriptedDns(zone) as dns:
         async with sending(limits=answered_within(3.0), dns=dns.address) as here:
-            dead = here.begin(*[request(server.url(host=f"dead{n}.test"), seconds=60.0) for n in range(100)])
-            facts = await here.post(server.url(host="living.test"))
-            assert facts.status_code == 200
+            dead = here.begin(*[request(server.url(host=f"dead{n % 40}.test"), seconds=60.0) for n in range(120)])
+            for _ in range(20):
+                facts = await here.post(server.url(host="living.test"))
+                assert facts.status_code == 200
             assert not any(each.done() for each in dead)
             results = [await each for each in dead]
     assert {each.error_class for each in results} == {ErrorClass.DNS_TIMEOUT}
     assert all(each.phases.connect_ms is None for each in results)
 
 
+async def test_names_that_could_not_be_looked_up_for_want_of_room_are_not_refused() -> None:
+    """C20: waiting for a lookup is neither the endpoint's fault nor the policy's."""
+    limits = replace(QUICK, resolver=replace(QUICK.resolver, lookups=10, answer_seconds=1.0))
+    with ScriptedDns(always(Silent())) as dns:
+        async with sending(limits=limits, dns=dns.address) as here:
+            facts = await here.send_all(*[request(f"http://dead{n}.test/") for n in range(40)])
+    classes = [each.error_class for each in facts]
+    assert (classes.count(ErrorClass.DNS_TIMEOUT), classes.count(ErrorClass.LOCAL)) == (10, 30)
+
+
 async def test_a_lookup_counts_as_part_of_connecting() -> None:
+    """C20."""
     with ScriptedDns(always(Silent())) as dns:
         limits = replace(answered_within(30.0), connect_seconds=0.4)
         async with sending(limits=limits, dns=dns.address) as here:

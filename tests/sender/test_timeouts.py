@@ -1,5 +1,6 @@
-"""Time: each of the bounds ends an attempt for its own reason, and for that reason only."""
+"""Time: each of the bounds ends an attempt for its own reason, and for that reason only (C23)."""
 
+import asyncio
 import socket
 import time
 
@@ -8,7 +9,7 @@ import pytest
 from relay.domain.sending import ErrorClass
 from relay.sender import SendLimits
 from tests.sender.conftest import request, sending
-from tests.support.scripted_server import Peer, ScriptedServer, never_accepting
+from tests.support.scripted_server import OK, Peer, Script, ScriptedServer, answering, never_accepting
 
 SHORT = SendLimits(connect_seconds=0.5, silence_seconds=1.0)
 """For bounds that are to be met."""
@@ -152,3 +153,58 @@ async def test_the_silent_do_not_hold_up_the_others() -> None:
             assert not any(each.done() for each in silent_ones)
             for each in silent_ones:
                 assert (await each).error_class is ErrorClass.SILENCE_TIMEOUT
+
+
+async def test_a_drip_every_three_seconds_is_not_silence_by_the_defaults() -> None:
+    """libcurl's own timer would have ended it after seven."""
+
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n")
+        for _ in range(3):
+            if peer.pause(3.0):
+                return
+            peer.send(b"a")
+
+    with ScriptedServer(script) as server:
+        async with sending() as here:
+            facts = await here.post(server.url(), seconds=30.0)
+    assert (facts.status_code, facts.error_class, facts.snippet) == (200, None, b"aaa")
+
+
+@pytest.mark.parametrize("script", [answering(OK), silent])
+async def test_time_that_this_process_lost_is_not_blamed_on_the_endpoint(script: Script) -> None:
+    """C23: the loop is blocked by other work for longer than any bound. Whether there was an answer all the while or
+    none, no timeout is reported: what came of the request is unknown."""
+    with ScriptedServer(script) as server:
+        async with sending(limits=SHORT) as here:
+            (future,) = here.begin(request(server.url(), seconds=1.5))
+            await server.saw(lambda: len(server.requests) == 1)
+            time.sleep(3.0)  # noqa: ASYNC251 - that is the claim
+            facts = await future
+    assert facts.error_class in (None, ErrorClass.CUT_SHORT)
+
+
+async def test_a_connection_that_was_not_made_while_this_process_stood_still_is_no_fault_of_the_endpoint() -> None:
+    """C23."""
+    with never_accepting() as url:
+        async with sending(limits=SHORT) as here:
+            (future,) = here.begin(request(url, seconds=30.0))
+            await asyncio.sleep(0)
+            time.sleep(3.0)  # noqa: ASYNC251 - that is the claim
+            facts = await future
+            later = await here.post(url, seconds=30.0)
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.LOCAL)
+    assert later.error_class is ErrorClass.CONNECT_TIMEOUT
+
+
+async def test_an_endpoint_that_is_silent_after_a_stall_is_silent() -> None:
+    with ScriptedServer(silent) as server:
+        async with sending(limits=SHORT) as here:
+            (future,) = here.begin(request(server.url(), seconds=30.0))
+            await server.saw(lambda: len(server.requests) == 1)
+            time.sleep(3.0)  # noqa: ASYNC251 - that is the claim
+            woke = time.monotonic()
+            facts = await future
+    assert facts.error_class is ErrorClass.SILENCE_TIMEOUT
+    assert time.monotonic() - woke > 0.9, "the silence is counted from the stall's end"

@@ -4,6 +4,7 @@ import asyncio
 import ssl
 import struct
 import threading
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,7 @@ def everything_is_here(_name: str, _asked: int) -> Records:
 async def test_pinning_keeps_the_name_for_sni_host_header_and_certificate(
     authority: Authority, trusting: SendLimits
 ) -> None:
+    """C44: two sites on one address, told apart by SNI alone."""
     asked_for: list[str] = []
     context, other = authority.issue(A_NAME).context(), authority.issue(B_NAME).context()
 
@@ -62,6 +64,7 @@ async def test_pinning_keeps_the_name_for_sni_host_header_and_certificate(
 async def test_certificates_that_do_not_hold_are_refused_as_such(
     authority: Authority, trusting: SendLimits, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """C25, C44."""
     stranger, between = Authority(), Authority(authority)
     (tmp_path / "stranger").mkdir()
     monkeypatch.setenv("SSL_CERT_FILE", str(stranger.bundle(tmp_path / "stranger")))
@@ -88,6 +91,7 @@ async def test_certificates_that_do_not_hold_are_refused_as_such(
 async def test_a_handshake_that_fails_otherwise_is_no_certificate_error(
     authority: Authority, trusting: SendLimits
 ) -> None:
+    """C25: TLS 1.1 only, no TLS at all, and a reset."""
     old = authority.issue(A_NAME).context()
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         old.maximum_version = ssl.TLSVersion.TLSv1_1
@@ -120,6 +124,32 @@ async def test_a_handshake_that_hangs_ends_in_the_connect_timeout(trusting: Send
         async with sending(limits=replace(trusting, connect_seconds=1.5), dns=dns.address) as here:
             facts = await here.post(f"https://{A_NAME}:{server.port}/", seconds=30.0)
     assert (facts.status_code, facts.error_class) == (None, ErrorClass.CONNECT_TIMEOUT)
+
+
+async def test_time_spent_waiting_for_a_place_is_not_taken_from_connecting(
+    authority: Authority, trusting: SendLimits
+) -> None:
+    """C18."""
+
+    def holding(peer: Peer) -> None:
+        peer.read_request()
+        peer.pause(2.5)
+        peer.answer()
+
+    def shake_slowly(*_: object) -> None:
+        time.sleep(0.3)  # in the server's thread
+
+    context = authority.issue(A_NAME).context()
+    context.sni_callback = shake_slowly
+    limits = replace(trusting, connect_seconds=2.0, connections=1, connections_per_host=1)
+    with (
+        ScriptedServer(holding) as first,
+        ScriptedServer(answering(OK), tls=context) as second,
+        ScriptedDns(everything_is_here) as dns,
+    ):
+        async with sending(limits=limits, dns=dns.address) as here:
+            facts = await here.send_all(request(first.url()), request(second.url(host=A_NAME)))
+    assert [(each.status_code, each.error_class) for each in facts] == [(200, None)] * 2
 
 
 async def test_connections_over_tls_are_kept(authority: Authority, trusting: SendLimits) -> None:

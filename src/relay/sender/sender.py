@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Generic, TypeVar
 
 import pycurl
@@ -33,6 +35,13 @@ Token = TypeVar("Token")
 SWEEP_SECONDS = 0.5
 LEAST_SECONDS = 0.05
 """A request that has less than this left when a place becomes free is not worth beginning."""
+
+STALL_SECONDS = 1.0
+"""How late the sweep may come before it shows that the loop had no turns. Time that this process lost is nobody's
+fault but its own: an answer may have been there all the while."""
+
+ON_OUR_CLOCK = frozenset({ErrorClass.DNS_TIMEOUT, ErrorClass.CONNECT_TIMEOUT, ErrorClass.TOTAL_TIMEOUT})
+"""Bounds that are measured by this process's clock alone, whether it does its part or not."""
 
 Deliver = Callable[[list[tuple[Token, SendFacts]]], None]
 
@@ -66,6 +75,7 @@ class HttpSender(Generic[Token]):
         self._finished: list[tuple[Token, SendFacts]] = []
         self._flushing = False
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweep_due = inf
         self._open = False
         self._empty = asyncio.Event()
 
@@ -140,7 +150,7 @@ class HttpSender(Generic[Token]):
             raise RuntimeError("the sender is not open")
         now = self._clock()
         if self._sweep_timer is None:
-            self._sweep_timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+            self._arm_sweep(now)
         for token, request in batch:
             self._take(token, request, now)
         try:
@@ -294,6 +304,7 @@ class HttpSender(Generic[Token]):
         if not self._places.anyone_waits:
             return
         while (transfer := self._places.next()) is not None:
+            transfer.connecting_since = now
             self._guarded(transfer, self._give_up if _is_late(transfer, now) else self._proceed, now)
         self._loop.call_soon(self._run)
 
@@ -303,6 +314,7 @@ class HttpSender(Generic[Token]):
 
     def _end(self, transfer: Transfer[Token], facts: SendFacts) -> None:
         """Deliver the facts of a live transfer, once, and make it free for another request."""
+        facts = self._fairly(transfer, facts)
         del self._live[transfer.curl]
         self._finish(transfer.token, facts)
         try:
@@ -312,6 +324,19 @@ class HttpSender(Generic[Token]):
             self._on_fault("a request's handle could not be cleared", fault)
         else:
             self._free.append(transfer)
+
+    def _fairly(self, transfer: Transfer[Token], facts: SendFacts) -> SendFacts:
+        """The facts without a timeout that this process may have caused by having had no turns meanwhile."""
+        if facts.error_class not in ON_OUR_CLOCK or facts.status_code is not None:
+            return facts
+        if not (transfer.held_up or self._is_stalled(self._clock())):
+            return facts
+        detail = "this process was held up, so the time says nothing about the endpoint"
+        return replace(facts, error_class=transfer.owned(ErrorClass.LOCAL), detail=detail)
+
+    def _is_stalled(self, now: float) -> bool:
+        """Whether the loop's turns have just come back after they were missing for long."""
+        return now - self._sweep_due > STALL_SECONDS
 
     def _cut_short(self, transfer: Transfer[Token], error: ErrorClass, detail: str, now: float) -> None:
         self._end(transfer, transfer.cut_short(error, detail, now))
@@ -342,6 +367,9 @@ class HttpSender(Generic[Token]):
         self._sweep_timer = None
         try:
             now = self._clock()
+            if self._is_stalled(now):
+                self._excuse(now)
+            self._sweep_due = inf
             self._sweep_silent(now)
             self._sweep_waiting(now)
             self._wire.run()
@@ -349,7 +377,18 @@ class HttpSender(Generic[Token]):
             self._on_fault("a sweep was broken off", fault)
         finally:
             if self._live:
-                self._sweep_timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+                self._arm_sweep(self._clock())
+
+    def _arm_sweep(self, now: float) -> None:
+        self._sweep_due = now + SWEEP_SECONDS
+        self._sweep_timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def _excuse(self, now: float) -> None:
+        """After a stall, in which the endpoints may have waited for us: silence is counted anew, and of what the other
+        bounds end later none is blamed."""
+        for transfer in self._live.values():
+            transfer.held_up = True
+            transfer.moved_at = now
 
     def _sweep_silent(self, now: float) -> None:
         began_before = now - SWEEP_SECONDS

@@ -73,9 +73,11 @@ class Transfer(Generic[Token]):
         "_setting",
         "_snippet",
         "_total_ms",
+        "connecting_since",
         "curl",
         "had_to_wait",
         "has_left",
+        "held_up",
         "moved",
         "moved_at",
         "on_wire_at",
@@ -101,18 +103,18 @@ class Transfer(Generic[Token]):
         self._dialled = self._fresh = self._lost_pin = False
         self._refusal: Refusal | None = None
         self._local_trouble = ""
-        self.submitted_at = self.moved_at = 0.0
-        self.had_to_wait = self.has_left = False
+        self.submitted_at = self.connecting_since = self.moved_at = 0.0
+        self.had_to_wait = self.has_left = self.held_up = False
         self.on_wire_at: float | None = None
         self.moved = -1
         self.turn = 0
         self._set_options()
 
     def begin(self, token: Token, request: OutboundRequest, route: Route, now: float) -> None:
-        """Take a request; `now` is when its time began."""
+        """Take a request; `now` is when its time began. Of that, what a wait for a place takes is not connecting."""
         self.token, self.request, self.route = token, request, route
-        self.submitted_at = now
-        self.had_to_wait = self.has_left = False
+        self.submitted_at = self.connecting_since = now
+        self.had_to_wait = self.has_left = self.held_up = False
 
     @property
     def deadline(self) -> float:
@@ -130,8 +132,7 @@ class Transfer(Generic[Token]):
             self._pin = pin
         self._tell_addresses()
         curl.setopt(pycurl.POSTFIELDS, request.body)
-        spent = now - self.submitted_at
-        self._set_times(spent, spent)
+        self._set_times(now - self.submitted_at, now - self.connecting_since)
 
     def died_with_its_connection(self, code: int) -> bool:
         """Whether a kept connection failed before the answer began, so that it says nothing about the endpoint.
@@ -190,7 +191,7 @@ class Transfer(Generic[Token]):
         """What came of it until it was ended from here."""
         if self.on_wire_at is None:
             phases = Phases(total_ms=(now - self.submitted_at) * 1000)
-            return SendFacts(error_class=self._owned(error), detail=detail, phases=phases)
+            return SendFacts(error_class=self.owned(error), detail=detail, phases=phases)
         return self._answered(error, detail, now)
 
     def clear(self) -> None:
@@ -317,7 +318,7 @@ class Transfer(Generic[Token]):
             status = None
             if error is None:
                 error, detail = ErrorClass.RESET, "the connection was closed in the middle of the response's head"
-            error = self._owned(error)
+            error = self.owned(error)
         elif not response.has_status_line(self._head):
             status, error, detail = None, ErrorClass.PROTOCOL, "the status line of the response cannot be read"
             self._spoil()
@@ -325,7 +326,7 @@ class Transfer(Generic[Token]):
         headers = () if status is None or status < 300 else response.read_headers(self._head)
         return SendFacts(status, error, headers, self._snippet, detail, self._phases(now))
 
-    def _owned(self, error: ErrorClass) -> ErrorClass:
+    def owned(self, error: ErrorClass) -> ErrorClass:
         """Trouble of this side is LOCAL only while nothing of the request can have left it."""
         return ErrorClass.CUT_SHORT if error is ErrorClass.LOCAL and self._may_have_left() else error
 
