@@ -153,9 +153,20 @@ def test_relays_own_addresses_are_refused_even_where_they_are_public_or_allowed(
     assert _address_reason(policy, "10.0.0.8") is None
 
 
+def test_relays_own_ports_on_loopback_stay_shut_where_a_network_opens_it() -> None:
+    opened = (ip_network("127.0.0.0/8"), ip_network("::1/128"), ip_network("10.0.0.0/8"))
+    policy = EgressPolicy(allow_cidrs=opened, own_loopback_ports=frozenset({8080}))
+    judged = [judge_address(policy, ip, 8080) for ip in ("127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1")]
+    assert [_reason(each) for each in judged] == [RefusalReason.OWN_ADDRESS] * 4
+    assert [judge_address(policy, ip, port) for ip, port in (("127.0.0.1", 9099), ("10.0.0.1", 8080))] == [None, None]
+    shut = EgressPolicy(own_loopback_ports=frozenset({8080}))
+    assert _reason(judge_address(shut, "127.0.0.1", 8080)) is RefusalReason.LOOPBACK
+
+
 def test_on_a_development_machine_relay_and_its_receivers_may_share_an_address() -> None:
-    policy = EgressPolicy(allow_private=True, own_addresses=frozenset({ip_address("127.0.0.1")}))
-    assert _address_reason(policy, "127.0.0.1") is None
+    own = frozenset({ip_address("127.0.0.1")})
+    policy = EgressPolicy(allow_private=True, own_addresses=own, own_loopback_ports=frozenset({8080}))
+    assert judge_address(policy, "127.0.0.1", 8080) is None
 
 
 def test_one_refused_address_refuses_all_of_a_name() -> None:

@@ -23,6 +23,7 @@ def policy_of(settings: Settings) -> EgressPolicy:
         allowed_ports=settings.allowed_ports,
         allow_cidrs=settings.egress_allow_cidrs,
         own_addresses=frozenset(_own_addresses(settings.bind, settings.metrics_bind)),
+        own_loopback_ports=frozenset(_own_loopback_ports(settings.bind, settings.metrics_bind)),
     )
 
 
@@ -30,27 +31,32 @@ def _own_addresses(*binds: Bind) -> Iterator[Address]:
     """The addresses that Relay listens on, as far as this machine knows them: a relay that sends to itself is a loop,
     and its API may trust whoever comes from here.
 
-    Loopback is left out, since it is refused for what it is. An address that a router or a balancer translates to one
-    of this machine's is not known here.
+    Loopback is left out: it is refused for what it is, and where it is opened it is shared with others. An address
+    that a router or a balancer translates to one of this machine's is not known here.
     """
     for bind in binds:
-        try:
-            bound = ip_address(bind.host)
-        except ValueError:
-            yield from _addresses_of(bind.host)
-        else:
+        for bound in _bound_to(bind):
             if bound.is_unspecified:
                 yield from interfaces.addresses()
             elif not bound.is_loopback:
                 yield bound
 
 
-def _addresses_of(name: str) -> Iterator[Address]:
+def _own_loopback_ports(*binds: Bind) -> Iterator[int]:
+    """The ports by which Relay is reached over loopback; one that the system chooses at the start is not known here."""
+    for bind in binds:
+        if bind.port and any(bound.is_loopback or bound.is_unspecified for bound in _bound_to(bind)):
+            yield bind.port
+
+
+def _bound_to(bind: Bind) -> list[Address]:
+    """What is bound: an address as it stands, or those of a name."""
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        return [ip_address(bind.host)]
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(bind.host, None, type=socket.SOCK_STREAM)
     except OSError:  # a name that means nothing here leads nobody back to us
-        return
-    for _, _, _, _, address in found:
-        known = ip_address(str(address[0]).partition("%")[0])
-        if not known.is_loopback:
-            yield known
+        return []
+    return [ip_address(str(address[0]).partition("%")[0]) for _, _, _, _, address in found]

@@ -44,6 +44,8 @@ NEVER_OPENED = frozenset({RefusalReason.UNSPECIFIED, RefusalReason.MULTICAST, Re
 
 _LOCALHOST = "127.0.0.1"
 
+_OWN = Refusal(RefusalReason.OWN_ADDRESS, "the address is Relay's own; an endpoint must be another server")
+
 
 @dataclass(frozen=True, slots=True)
 class EgressPolicy:
@@ -53,7 +55,8 @@ class EgressPolicy:
     own. `allowed_ports` None means any port. `allow_cidrs` re-opens ranges for good (a receiver in the own network); a
     metadata service only if a network names its address alone.
     `own_addresses` are Relay's own, refused wherever they lie, `allow_cidrs` included. Mapped addresses are judged as
-    IPv4, so both are to be written as IPv4.
+    IPv4, so both are to be written as IPv4. Loopback is shared with whatever else runs on the machine, so where a
+    network opens it, only `own_loopback_ports` are Relay's.
     """
 
     allow_private: bool = False
@@ -61,6 +64,7 @@ class EgressPolicy:
     allowed_ports: frozenset[int] | None = frozenset({443})
     allow_cidrs: tuple[Network, ...] = ()
     own_addresses: frozenset[Address] = frozenset()
+    own_loopback_ports: frozenset[int] = frozenset()
 
 
 def check_url(policy: EgressPolicy, url: str) -> Target | Refusal:
@@ -75,12 +79,16 @@ def check_url(policy: EgressPolicy, url: str) -> Target | Refusal:
     return _judge_scheme_and_port(policy, target) or _judge_host(policy, target) or target
 
 
-def judge_address(policy: EgressPolicy, ip: str | bytes) -> Refusal | None:
-    """Judge an address, given as text or as its 4 or 16 bytes in network order. None means that it may be dialled."""
+def judge_address(policy: EgressPolicy, ip: str | bytes, port: int | None = None) -> Refusal | None:
+    """Judge an address, given as text or as its 4 or 16 bytes in network order. None means that it may be dialled.
+
+    Without a `port`, as when a name is looked up, it is not told whether the address is Relay's own at that port; who
+    dials judges once more, with it.
+    """
     address = read_address(ip)
     if address is None:
         return Refusal(RefusalReason.UNREADABLE_ADDRESS, "the name's address cannot be read; correct its DNS records")
-    return _judge(policy, address)
+    return _judge(policy, address, port)
 
 
 def judge_all(policy: EgressPolicy, addresses: Iterable[str | bytes]) -> Refusal | None:
@@ -108,25 +116,27 @@ def _judge_scheme_and_port(policy: EgressPolicy, target: Target) -> Refusal | No
 
 def _judge_host(policy: EgressPolicy, target: Target) -> Refusal | None:
     if target.address is not None:
-        return _judge(policy, target.address)
+        return _judge(policy, target.address, target.port)
     if target.host == "localhost" or target.host.endswith(".localhost"):
-        return judge_address(policy, _LOCALHOST)
+        return judge_address(policy, _LOCALHOST, target.port)
     return None
 
 
-def _judge(policy: EgressPolicy, address: Address) -> Refusal | None:
+def _judge(policy: EgressPolicy, address: Address, port: int | None) -> Refusal | None:
     special = classify(address)
     if special is not None and special.reason in NEVER_OPENED:
         return _refuse(special)
     if address in policy.own_addresses and not policy.allow_private:
-        return Refusal(RefusalReason.OWN_ADDRESS, "the address is Relay's own; an endpoint must be another server")
+        return _OWN
     if special is None or (policy.allow_private and special.reason in OPENED_FOR_DEVELOPMENT):
         return None
-    if any(_opens(network, special, address) for network in policy.allow_cidrs):
-        # Opening the NAT64 prefix opens the public IPv4 internet behind it, not what is private there.
-        translated = translated_by_nat64(address)
-        return None if translated is None else _judge(policy, translated)
-    return _refuse(special)
+    if not any(_opens(network, special, address) for network in policy.allow_cidrs):
+        return _refuse(special)
+    if special.reason is RefusalReason.LOOPBACK and port in policy.own_loopback_ports:
+        return _OWN
+    # Opening the NAT64 prefix opens the public IPv4 internet behind it, not what is private there.
+    translated = translated_by_nat64(address)
+    return None if translated is None else _judge(policy, translated, port)
 
 
 def _opens(network: Network, special: SpecialRange, address: Address) -> bool:

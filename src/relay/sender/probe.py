@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from relay.domain.egress import EgressPolicy, Refusal, Target, check_url, judge_all
+from relay.domain.egress import EgressPolicy, Refusal, Target, check_url, judge_address, judge_all
 from relay.sender.authorities import find
 from relay.sender.limits import SendLimits
 from relay.sender.resolver import Answer, Resolver
@@ -77,6 +77,9 @@ class Probe:
         """Connect to the first address that answers; why none did, otherwise."""
         fault = "there is no address"
         for address in addresses:
+            refusal = judge_address(self._policy, address, target.port)
+            if refusal is not None:
+                return refusal.detail
             try:
                 _, writer = await asyncio.open_connection(
                     address,

@@ -288,7 +288,7 @@ class Transfer(Generic[Token]):
         """Make the socket for an address that libcurl is about to dial, if it is one of the judged ones."""
         try:
             self._dialled = True
-            refusal = self._judge(str(address.addr[0]))
+            refusal = self._judge(str(address.addr[0]), address.addr[1])
             if refusal is not None:
                 self._refusal = refusal
                 return pycurl.SOCKET_BAD
@@ -301,10 +301,10 @@ class Transfer(Generic[Token]):
             self._setting.on_fault("a socket cannot be opened", fault)
         return pycurl.SOCKET_BAD
 
-    def _judge(self, ip: str) -> Refusal | None:
+    def _judge(self, ip: str, port: int) -> Refusal | None:
         if self._pin is None or ip not in self._pin.addresses:
             return Refusal(RefusalReason.UNREADABLE_ADDRESS, "the dialled address is not the one that was judged")
-        return judge_address(self._setting.policy, ip)
+        return judge_address(self._setting.policy, ip, port)
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
