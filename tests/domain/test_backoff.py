@@ -1,5 +1,6 @@
 """Claims about delays and about the end of a generation."""
 
+from collections import Counter
 from dataclasses import replace
 from math import isfinite
 
@@ -65,8 +66,23 @@ def test_an_endpoints_own_numbers_replace_those_of_the_installation_and_no_other
     assert DEFAULT.overridden({}) == DEFAULT
 
 
+def test_a_base_delay_beyond_the_installations_longest_is_waited_in_full() -> None:
+    assert delay(DEFAULT.overridden({"base_seconds": 600.0}), 1, MIDDLE) == 600
+    assert delay(DEFAULT.overridden({"base_seconds": 600.0, "max_seconds": 400.0}), 1, MIDDLE) == 400
+
+
 def test_the_last_delay_of_a_schedule_is_repeated() -> None:
     assert delay(replace(PATIENT, schedule=(1.0, 7.0)), 40, MIDDLE) == 7
+
+
+@pytest.mark.parametrize(("base", "from_attempt"), [(1.0, 13), (30 * 86_400.0, 1)])
+def test_a_delay_is_the_longest_one_from_where_it_is_reached(base: float, from_attempt: int) -> None:
+    """Case C80: 2,000 attempts, a cap of an hour; nothing overflows on the way."""
+    policy = RetryPolicy(2000, base_seconds=base, max_seconds=3600.0, window_seconds=1e9, jitter=0.2)
+
+    waits = {failed(attempt, age=attempt * 3600.0, policy=policy) for attempt in range(max(15, from_attempt), 1101)}
+    assert waits == {3600}
+    assert failed(2000, policy=policy) is None
 
 
 def test_an_attempt_number_beyond_any_float_waits_the_longest_delay() -> None:
@@ -87,15 +103,21 @@ def test_a_delay_is_finite_and_within_the_jitter_of_the_longest(
     assert 0 <= waited <= longest * (1 + jitter)
 
 
-def test_deliveries_that_failed_together_come_back_over_forty_percent_of_the_delay() -> None:
-    waits = [delay(DEFAULT, 6, number / 5000) for number in range(5000)]
+@pytest.mark.parametrize("attempt", range(1, 7))
+def test_deliveries_that_failed_together_come_back_over_forty_percent_of_the_delay(attempt: int) -> None:
+    """Case C81, rounds 1 to 6 of 5,000 deliveries. Where the spread is longer than a second, no second gets more than
+    its share."""
+    waits = [delay(DEFAULT, attempt, number / 5000) for number in range(5000)]
 
-    assert (min(waits), max(waits)) == pytest.approx((64 * 0.8, 64 * 1.2), rel=1e-3)
+    planned = 2.0**attempt
+    assert (min(waits), max(waits)) == pytest.approx((planned * 0.8, planned * 1.2), rel=1e-3)
     assert len(set(waits)) == 5000
+    assert max(Counter(map(int, waits)).values()) <= 5000 / max(1.0, planned * 0.4) + 1
 
 
 @pytest.mark.parametrize("attempt", range(1, 7))
 def test_deliveries_with_one_retry_after_are_spread_behind_it(attempt: int) -> None:
+    """Case C81."""
     waits = [failed(attempt, retry_after=60.0, draw=number / 1000) or 0.0 for number in range(1000)]
 
     assert min(waits) == 60

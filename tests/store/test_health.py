@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -20,6 +22,7 @@ from relay.store.faults import StoreBusy, StoreUnavailable
 from relay.store.health import DISPATCHER, FORGOTTEN_AFTER_SECONDS, GATEWAY, ConnectionsAllowed, Health
 from tests.store.world import TENANT, World, attempt, event, new_id
 from tests.support.database import Server
+from tests.support.days import DROP_DAYS_TO_COME
 
 
 @pytest.fixture
@@ -392,6 +395,54 @@ async def test_a_day_is_made_while_appends_go_on(world: World, health: Health) -
     assert await world.rows_in("journal_default") == 0
 
 
+@pytest.mark.parametrize("parent", ["journal", "delivery_attempts"])
+async def test_work_goes_on_while_two_make_days_beside_a_long_read(
+    world: World, health: Health, other: Health, database_dsn: str, parent: str
+) -> None:
+    """Case C124: a maker gives its wait up after half a second, and nobody who appends, claims or records waits for
+    longer than for two of them. The other table has its days meanwhile, and this one once the read is over."""
+    await world.sql(DROP_DAYS_TO_COME)
+    lane = await world.add_endpoint()
+    reader = await asyncpg.connect(database_dsn)
+    reading = reader.transaction()
+    await reading.start()
+    await reader.execute(f"select count(*) from {parent}")  # noqa: S608 # a table's name, from a test
+    slowest = {"append": 0.0, "claim": 0.0, "record": 0.0}
+
+    async def timed(what: str, work: Awaitable[Any]) -> Any:
+        began = time.monotonic()
+        answer = await work
+        slowest[what] = max(slowest[what], time.monotonic() - began)
+        return answer
+
+    async def make() -> list[BaseException | int]:
+        rounds: list[BaseException | int] = []
+        for _ in range(2):
+            rounds += await asyncio.gather(
+                *(each.ensure_partitions(2) for each in (health, other)), return_exceptions=True
+            )
+        return rounds
+
+    worked = 0
+    try:
+        async with asyncio.timeout(40):
+            making = asyncio.create_task(make())
+            while not making.done():
+                await timed("append", world.owe(1, lane))
+                (claimed,) = (await timed("claim", world.claim())).deliveries
+                await timed("record", world.record(attempt(claimed)))
+                worked += 1
+            assert {type(each) for each in await making} == {StoreBusy}
+    finally:
+        await reading.rollback()
+        await reader.close()
+    assert worked > 0
+    assert slowest["append"] < 0.5, "an append reads no day but its own"
+    assert max(slowest.values()) < 2 * 0.5 + 1.0, slowest
+    assert sum(await asyncio.gather(*(each.ensure_partitions(2) for each in (health, other)))) == 2
+    assert await world.rows_in("journal") == await world.rows_in("delivery_attempts") == worked
+
+
 async def test_making_days_gives_up_where_a_lock_is_not_to_be_had(world: World, health: Health) -> None:
     """Everyone else would queue up behind that wait."""
     await drop_days(world)
@@ -400,4 +451,4 @@ async def test_making_days_gives_up_where_a_lock_is_not_to_be_had(world: World, 
         async with asyncio.timeout(20):
             with pytest.raises(StoreBusy):
                 await health.ensure_partitions(2)
-    assert await health.ensure_partitions(2) == 8
+    assert await health.ensure_partitions(2) == 4, "the other table had its days already"

@@ -6,7 +6,8 @@ Owns one loop: at start and then each minute. Invariant: while one dispatcher ru
 from __future__ import annotations
 
 from relay.domain.ambient import Ambient
-from relay.domain.telemetry import Listener, Loop, LoopSucceeded
+from relay.domain.telemetry import Listener, Loop, LoopHeldUp, LoopSucceeded
+from relay.store.faults import StoreBusy
 from relay.store.health import Health
 
 EVERY_SECONDS = 60.0
@@ -23,8 +24,13 @@ class Maintainer:
         self._emit = emit
 
     async def run(self) -> None:
-        """Maintain until cancelled. Raises `StoreUnavailable`, `StoreBusy` where a lock was not to be had in time."""
+        """Maintain until cancelled. Raises `StoreUnavailable`, but for `StoreBusy`: where a lock is not to be had, the
+        next round will do, since each try holds up whoever reads all days. A loop that never succeeds is silent."""
         while True:
-            made = await self._store.ensure_partitions(DAYS_AHEAD)
-            self._emit(LoopSucceeded(Loop.MAINTAINER, made))
+            try:
+                made = await self._store.ensure_partitions(DAYS_AHEAD)
+            except StoreBusy as fault:
+                self._emit(LoopHeldUp(Loop.MAINTAINER, str(fault), EVERY_SECONDS))
+            else:
+                self._emit(LoopSucceeded(Loop.MAINTAINER, made))
             await self._ambient.sleep(EVERY_SECONDS)

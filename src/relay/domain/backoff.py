@@ -35,11 +35,15 @@ class RetryPolicy:
 
     def overridden(self, wishes: Mapping[str, object]) -> RetryPolicy:
         """This policy with an endpoint's own wishes, checked before: `{"preset": "patient"}`, or any of
-        `max_attempts`, `base_seconds`, `max_seconds` and `window_seconds`.
+        `max_attempts`, `base_seconds`, `max_seconds` and `window_seconds`. A base delay of its own is also its longest
+        delay where that is not named and would be shorter.
         """
         if "preset" in wishes:
             return PRESETS[str(wishes["preset"])]
-        return replace(self, **wishes)  # type: ignore[arg-type] # the names and types were checked when written
+        wished = replace(self, **wishes)  # type: ignore[arg-type] # the names and types were checked when written
+        if "max_seconds" in wishes or wished.base_seconds <= wished.max_seconds:
+            return wished
+        return replace(wished, max_seconds=wished.base_seconds)
 
 
 DEFAULT = RetryPolicy(max_attempts=12, base_seconds=2.0, max_seconds=300.0, window_seconds=1800.0, jitter=0.2)

@@ -17,7 +17,7 @@ import asyncpg
 from relay.domain.telemetry import QueueMeasured
 from relay.store import statements
 from relay.store.database import Connection, Database, throw_away
-from relay.store.faults import CannotWrite, StoreUnavailable
+from relay.store.faults import CannotWrite, StoreBusy, StoreUnavailable
 
 DISPATCHER = "dispatcher"
 GATEWAY = "gateway"
@@ -144,12 +144,22 @@ class Health:
                 await connection.fetchval(statements.text("release_reporting_lock"))
 
     async def ensure_partitions(self, days_ahead: int) -> int:
-        """Make the day partitions from yesterday to so many days ahead; answers how many were made."""
+        """Make the day partitions from yesterday to so many days ahead; answers how many were made.
+
+        One table per transaction, and one that somebody reads keeps no other from its days. Raises `StoreBusy` where
+        a lock was not to be had.
+        """
         made = 0
+        busy: list[StoreBusy] = []
         for parent in ("journal", "delivery_attempts"):
-            async with self._database.transaction() as connection:
-                await _bound_lock_waits(connection)
-                made += await connection.fetchval(statements.text("ensure_partitions"), parent, days_ahead)
+            try:
+                async with self._database.transaction() as connection:
+                    await _bound_lock_waits(connection)
+                    made += await connection.fetchval(statements.text("ensure_partitions"), parent, days_ahead)
+            except StoreBusy as fault:
+                busy.append(fault)
+        if busy:
+            raise busy[0]
         return made
 
 
@@ -158,5 +168,5 @@ def _unless_none(limit: int | None) -> int:
 
 
 async def _bound_lock_waits(connection: Connection) -> None:
-    # attaching waits for a lock on the parent, and everyone else would queue up behind that wait
-    await connection.execute("set local lock_timeout = '2s'")
+    # attaching waits for a lock on what claims read, and everyone else queues up behind that wait
+    await connection.execute("set local lock_timeout = '500ms'")
