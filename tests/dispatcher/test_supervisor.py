@@ -87,6 +87,7 @@ async def test_a_fault_of_the_world_holds_a_loop_up_and_a_bug_crashes_it(
 
 
 async def test_one_crashing_loop_leaves_the_others_running() -> None:
+    """Case C117: a loop that dies is told of and started again; no process goes on half alive."""
     ear, steady = Ear(), asyncio.Event()
 
     async def broken() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 
+import asyncpg
 import pytest
 
 from relay.domain.telemetry import AppendCommitted
 from relay.gateway import appender
 from relay.store.database import Database
+from relay.store.faults import DataRefused, StoreUnavailable
 from relay.store.journal import Journal
-from relay.store.wakeups import CHANNEL, WakeupListener
+from relay.store.wakeups import CHANNEL, WakeupListener, WakeupSender
 from tests.gateway.world import World, event
 from tests.support.asgi import Reply
 
@@ -171,6 +173,48 @@ async def test_an_event_that_goes_nowhere_wakes_nobody(world: World) -> None:
     finally:
         listening.cancel()
         await asyncio.wait([listening])
+
+
+async def test_sixty_four_posts_pass_a_session_that_listens_and_sleeps_in_a_transaction(world: World) -> None:
+    """Case C103: such a session keeps the server's queue of notifications from being emptied; no append notifies."""
+    await world.subscribe()
+    sleeper = await asyncpg.connect(world.dsn)
+    try:
+        await sleeper.execute(f"listen {CHANNEL}")
+        async with sleeper.transaction():
+            await sleeper.execute("select 1")
+            async with asyncio.timeout(30):
+                replies = await asyncio.gather(*(world.post() for _ in range(64)))
+            await world.gateway.wakeups.finish(10)
+    finally:
+        await sleeper.close()
+    assert {reply.status for reply in replies} == {202}
+    assert await world.count("journal") == 64
+
+
+FULL = DataRefused("the database refused a write: too many notifications in the NOTIFY queue")
+
+
+@pytest.mark.parametrize("fault", [StoreUnavailable("the database is away"), FULL], ids=["away", "queue full"])
+async def test_a_wake_up_that_fails_harms_no_event_and_the_next_one_is_sent(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: Exception
+) -> None:
+    """Case C103. Refused is what a server says whose queue of notifications is full."""
+    sent: list[int] = []
+
+    async def send(_sender: WakeupSender) -> None:
+        sent.append(len(sent))
+        if len(sent) == 1:
+            raise fault
+
+    monkeypatch.setattr(WakeupSender, "send", send)
+    await world.subscribe()
+    for _ in range(2):
+        assert (await world.post()).status == 202
+        await world.gateway.wakeups.finish(10)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+    assert "a wake-up was not sent" in caplog.text
+    assert len(sent) == 2
 
 
 async def test_a_wake_up_that_fails_harms_no_event(

@@ -13,7 +13,7 @@ from tests.gateway.world import TENANT, World, event
 
 
 async def test_an_endpoint_created_before_a_post_gets_its_event_under_load_in_two_processes(world: World) -> None:
-    """Both gateways are kept busy by other senders, so their snapshots are used, and stale, all the time."""
+    """Case C120. Both gateways are kept busy by other senders, so their snapshots are used, and stale, all the time."""
     over = asyncio.Event()
 
     async def load(gateway: World) -> int:

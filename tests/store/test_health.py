@@ -324,7 +324,7 @@ async def drop_days(world: World) -> None:
 
 
 async def test_a_migrated_database_has_its_days_ahead(world: World, health: Health) -> None:
-    """Yesterday, today, fourteen days ahead, and one for what falls between."""
+    """Yesterday, today, fourteen days ahead, and one for what falls between (case C101)."""
     assert await partitions(world, "journal") == await partitions(world, "delivery_attempts") == 17
     assert await health.ensure_partitions(14) == 0
 
@@ -345,6 +345,7 @@ async def test_many_that_make_the_days_at_once_make_each_once(world: World, heal
 
 
 async def test_what_fell_into_the_default_partition_moves_into_its_day(world: World, health: Health) -> None:
+    """Case C100, and C101's attempt of the day after."""
     await drop_days(world)
     (receipt,) = await world.owe(1, await world.add_endpoint())
     await world.append(event(receipt=new_id(unix_ms=1_000_000_000_000)))

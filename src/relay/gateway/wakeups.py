@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from relay.store.faults import StoreUnavailable
+from relay.store.faults import StoreRefused, StoreUnavailable
 from relay.store.wakeups import WakeupSender
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Wakeups:
             while self._wanted:
                 self._wanted = False
                 await self._sender.send()
-        except StoreUnavailable as fault:
+        except (StoreUnavailable, StoreRefused) as fault:  # refused: the server's queue of notifications is full
             self._wanted = False
             logger.warning("a wake-up was not sent, the poll will find what it was about: %s", fault)
         finally:
