@@ -11,7 +11,7 @@ import pytest
 
 from relay.dispatcher import ClaimTuning
 from relay.domain.ambient import Ambient
-from relay.domain.telemetry import AttemptsRecorded, LeasesLost, LeasesReaped, ReceiptsClosed
+from relay.domain.telemetry import AttemptsRecorded, ClockCompared, LeasesLost, LeasesReaped, ReceiptsClosed
 from relay.sender import SendLimits
 from tests.support.dispatching import TUNING, House
 from tests.support.receiver import Receiver
@@ -68,6 +68,16 @@ async def test_a_wrong_clock_reads_a_date_in_retry_after_by_the_databases(house:
     delivery = await house.delivery(receipt)
     (attempt,) = await house.receipts.attempts(delivery)
     assert 110.0 <= (delivery.due_at - attempt.at).total_seconds() <= 120.0 * 1.2 + SLACK_SECONDS
+
+
+@pytest.mark.parametrize("minutes", [5, 0, -5])
+async def test_by_how_much_a_clock_is_wrong_is_told(house: House, minutes: int) -> None:
+    """Case C108. What the way to the database takes is no difference."""
+    async with house.dispatching(ambient=ambient_of(minutes)):
+        await house.until(lambda: bool(house.heard(ClockCompared)))
+    told = house.heard(ClockCompared)[0].ahead_seconds
+    assert abs(told - minutes * 60) < SLACK_SECONDS
+    assert told == 0 if minutes == 0 else told * minutes > 0
 
 
 @pytest.mark.parametrize("minutes", [60, -60])

@@ -75,6 +75,7 @@ def _name(value: object) -> str:
         (DISPATCHER, t.PermitsAwaited(0.25),
          {"relay_global_wait_seconds_sum": 0.25, "relay_global_wait_seconds_count": 1}),
         (DISPATCHER, t.InFlightChanged(17), {"relay_in_flight": 17}),
+        (DISPATCHER, t.ClockCompared(-301.5), {"relay_clock_skew_seconds": -301.5}),
         (DISPATCHER, t.LeasesLost(2), {"relay_leases_lost_total": 2}),
         (DISPATCHER, t.LeasesReaped(3), {"relay_leases_reaped_total": 3}),
         (DISPATCHER, t.DeadLettered("billing", DeadReason.REFUSED),

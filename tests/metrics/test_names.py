@@ -33,6 +33,7 @@ DISPATCHER = {
     "relay_journal_default_partition_rows",
     "relay_loop_last_success_timestamp_seconds{loop}",
     "relay_broker_mode",
+    "relay_clock_skew_seconds",
     "relay_unaccounted_deliveries",
     "dlq_depth{consumer}",
     "receipts_open_age_seconds{stat}",

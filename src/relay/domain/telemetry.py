@@ -219,6 +219,13 @@ class InFlightChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockCompared:
+    """This machine's clock is so many seconds ahead of the database's (behind: negative), or agrees with it (0)."""
+
+    ahead_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class LeasesLost:
     """So many outcomes came after their lease had gone to somebody else: recorded as attempts, without effect."""
 
@@ -405,6 +412,7 @@ Happening = (
     | SendsFailedHere
     | PermitsAwaited
     | InFlightChanged
+    | ClockCompared
     | LeasesLost
     | LeasesReaped
     | DeadLettered

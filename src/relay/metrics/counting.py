@@ -87,6 +87,7 @@ class Counting:
             t.DeliveriesHandedBack: (self._handed_back, frozenset({names.HANDED_BACK})),
             t.PermitsAwaited: (self._awaited, frozenset({names.GLOBAL_WAIT})),
             t.InFlightChanged: (self._flying, frozenset({names.IN_FLIGHT})),
+            t.ClockCompared: (self._compared, frozenset({names.CLOCK_SKEW})),
             t.LeasesLost: (self._lost, frozenset({names.LEASES_LOST})),
             t.LeasesReaped: (self._reaped, frozenset({names.LEASES_REAPED})),
             t.DeadLettered: (self._buried, frozenset({names.DLQ_INFLOW})),
@@ -174,6 +175,9 @@ class Counting:
 
     def _flying(self, happening: t.InFlightChanged) -> None:
         self._put(names.IN_FLIGHT, happening.count)
+
+    def _compared(self, happening: t.ClockCompared) -> None:
+        self._put(names.CLOCK_SKEW, happening.ahead_seconds)
 
     def _lost(self, happening: t.LeasesLost) -> None:
         self._add(names.LEASES_LOST, happening.count)

@@ -66,6 +66,7 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     t.SendsFailedHere: WARNING,
     t.PermitsAwaited: DEBUG,
     t.InFlightChanged: DEBUG,
+    t.ClockCompared: DEBUG,
     t.LeasesLost: WARNING,
     t.LeasesReaped: WARNING,
     t.DeadLettered: _of_dead_letter,

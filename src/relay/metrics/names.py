@@ -198,6 +198,12 @@ LOOP_SUCCESS = _gauge(
     "Unix time of the loop's last success, or of its first start before there was one; 0 if it does not run",
     _closed("loop", Loop),
 )
+CLOCK_SKEW = _gauge(
+    "relay_clock_skew_seconds",
+    _DISPATCHER,
+    Merge.LATEST,
+    "By how much this machine's clock is ahead of the database's; negative where it is behind",
+)
 BROKER_MODE = _gauge(
     "relay_broker_mode", _DISPATCHER, Merge.LATEST, "1 while deliveries come through the broker, 0 while polling"
 )
@@ -237,6 +243,7 @@ TABLE: tuple[Metric, ...] = (
     DELIVERY,
     SEND,
     IN_FLIGHT,
+    CLOCK_SKEW,
     GLOBAL_WAIT,
     RETRIES,
     BREAKER_OPEN,

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 import asyncpg
@@ -102,11 +103,12 @@ class Health:
         ]
         return min(limits, key=lambda limit: limit.connections)
 
-    async def beat(self, process: UUID, kind: str) -> None:
-        """Report that this process is there."""
+    async def beat(self, process: UUID, kind: str) -> datetime:
+        """Report that this process is there; answers the database's instant while it did."""
         async with self._database.connection() as connection:
-            await connection.execute(statements.text("report_heartbeat"), process, kind)
+            instant: datetime = await connection.fetchval(statements.text("report_heartbeat"), process, kind)
             await connection.execute(statements.text("forget_heartbeats"), FORGOTTEN_AFTER_SECONDS)
+        return instant
 
     async def seconds_since(self, kind: str) -> float | None:
         """Seconds since a process of that kind last reported; None if none ever did."""

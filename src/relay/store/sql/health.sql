@@ -3,8 +3,10 @@
 -- name: report_heartbeat
 -- parameters: process uuid, kind text
 -- index: heartbeats_pkey
+-- Answers the server's instant.
 insert into heartbeats (process, kind, reported_at) values ($1, $2, now())
-on conflict (process) do update set reported_at = now();
+on conflict (process) do update set reported_at = now()
+returning clock_timestamp();
 
 -- name: forget_heartbeats
 -- parameters: older than seconds
