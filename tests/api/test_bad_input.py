@@ -25,8 +25,6 @@ INVALID: list[tuple[str, dict[str, Any]]] = [
     ("/name", {"url": URL, "name": "x" * 101}),
     ("/name", {"url": URL, "name": 7}),
     ("/transport", {"url": URL, "transport": "smtp"}),
-    ("/transport", {"url": URL, "transport": "telegram"}),
-    ("/transport", {"url": URL, "transport": "discord"}),
     ("/ack", {"url": URL, "ack": "explicit"}),
     ("/ack", {"url": URL, "ack": True}),
     ("/signature", {"url": URL, "signature": "md5"}),

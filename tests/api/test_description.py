@@ -118,7 +118,7 @@ def test_operation_ids_are_unique() -> None:
 async def test_only_what_hands_out_a_new_secret_has_one_in_its_answer(shared_world: World) -> None:
     schemas = (await document(shared_world))["components"]["schemas"]
     with_a_secret = {name for name, schema in schemas.items() if "secret" in schema.get("properties", {})}
-    assert with_a_secret == {"EndpointNew", "EndpointCreated", "SecretRotated"}
+    assert with_a_secret == {"EndpointNew", "EndpointCreated", "SecretGiven", "SecretRotated"}
 
 
 async def test_the_page_shows_every_call_and_every_code(shared_world: World) -> None:

@@ -41,6 +41,7 @@ from relay.store.receipts import Receipts
 from relay.store.redrive import Redrives
 from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupSender
+from relay.transports.chat import Platforms
 from relay.web.serving import by_path
 from tests.support.asgi import Reply, call
 from tests.support.world import Ear, real_ambient
@@ -170,6 +171,7 @@ class World:
                 ambient=ambient,
                 emit=ear,
                 egress=EgressPolicy(),
+                platforms=Platforms(),
                 limits=EndpointLimits(in_flight=32, most_in_flight=256, most_timeout_seconds=55.0),
                 secret_overlap_seconds=3600.0,
                 max_body_bytes=MAX_BODY_BYTES,

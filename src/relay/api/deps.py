@@ -23,6 +23,7 @@ from relay.store.history import History
 from relay.store.queue import Queue
 from relay.store.receipts import Receipts
 from relay.store.redrive import Redrives
+from relay.transports.chat import Platforms
 from relay.web.answers import Answer
 
 DEFAULT_TENANT = "acct_default"
@@ -62,6 +63,7 @@ class ApiDeps:
     ambient: Ambient
     emit: Listener
     egress: EgressPolicy
+    platforms: Platforms
     limits: EndpointLimits
     secret_overlap_seconds: float
     max_body_bytes: int

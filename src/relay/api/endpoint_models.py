@@ -86,21 +86,32 @@ class EndpointNew(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    url: Text = Field(description="Where events are sent; https unless the installation allows otherwise.")
+    url: Text = Field(
+        description="Where events are sent; https unless the installation allows otherwise. A chat is"
+        " `telegram://` and its number or a channel's @name, or `discord://` and the webhook's number."
+    )
     name: Name | None = Field(None, description="Unique in the tenant; made from the url's host if left out.")
-    transport: Transport = Field(Transport.HTTP, description="Only `http` is available in this version.")
+    transport: Transport = Field(Transport.HTTP, description="What the url's scheme says, if it is left out.")
     event_types: Patterns = Field(["*"], description="Types, `invoice.*` for all below, `*` for every type.")
     rate_per_second: Rate = Field(
         10.0,
         description="Sustained requests per second over all dispatchers together. Kept, but not enforced yet.",
     )
     burst: Burst = Field(20, description="Requests that may go at once after a pause. Kept, but not enforced yet.")
-    max_in_flight: InFlight | None = Field(None, description="Requests under way at once, per dispatcher process.")
+    max_in_flight: InFlight | None = Field(
+        None, description="Requests under way at once, per dispatcher process; 1 for a chat if it is left out."
+    )
     retry: RetryRule | None = Field(None, description="When to try again; null for the installation's rule.")
     ack: AckMode = Field(AckMode.RESPONSE, description="Only `response` is available in this version.")
-    signature: SignatureProfile = Field(SignatureProfile.RELAY, description="Whose library verifies the requests.")
-    headers: CustomHeaders = Field({}, description="Further request headers, such as Authorization.")
-    secret: SecretStr | None = Field(None, description="The signing secret; a good one is made if left out.")
+    signature: SignatureProfile = Field(
+        SignatureProfile.RELAY, description="Whose library verifies the requests; `none` for a chat."
+    )
+    headers: CustomHeaders = Field({}, description="Further request headers, such as Authorization; none for a chat.")
+    secret: SecretStr | None = Field(
+        None,
+        description="The signing secret; a good one is made if left out. For a chat the bot's or the webhook's token,"
+        " which must be given.",
+    )
     timeout_seconds: Timeout | None = Field(None, description="For a whole attempt; null for the installation's.")
 
 
@@ -164,8 +175,22 @@ class EndpointCreated(EndpointShown):
     secret: str
 
 
+class SecretGiven(BaseModel):
+    """The new token of a chat endpoint. For any other, the new secret is made here."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra=document_without_null())
+
+    secret: SecretStr | None = Field(None, description="The bot's or the webhook's new token.")
+
+    @field_validator("secret", mode="before")
+    @classmethod
+    def _not_null(cls, value: object) -> object:
+        return refuse_null(value)
+
+
 class SecretRotated(BaseModel):
-    """The new secret, shown this once. Until the instant given, requests are signed with the old one as well."""
+    """The new secret, shown this once. Until the instant given, requests are signed with the old one as well; a chat's
+    old token counts no more."""
 
     id: EndpointText
     secret: str

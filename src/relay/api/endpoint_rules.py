@@ -11,16 +11,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from relay.api import chat_rules
 from relay.api.deps import ApiDeps
-from relay.api.endpoint_models import LONGEST_NAME, EndpointChange, EndpointNew
+from relay.api.endpoint_models import LONGEST_NAME, EndpointChange, EndpointNew, SecretGiven
+from relay.domain.chat import CHAT_TRANSPORTS
 from relay.domain.egress import EgressPolicy, Refusal, Target, check_url
-from relay.domain.endpoint import AckMode, EndpointConfig, SignatureProfile, Transport
+from relay.domain.endpoint import AckMode, Endpoint, EndpointConfig, SignatureProfile, Transport
 from relay.domain.secret import Secret
 from relay.domain.signing import InvalidSecret, check_secret
 from relay.store.endpoints import ConfigChange
 from relay.web.problems import ErrorCode, FieldFault, invalid, pointer, refuse
 
-AVAILABLE_TRANSPORTS = frozenset({Transport.HTTP})
 AVAILABLE_ACKS = frozenset({AckMode.RESPONSE})
 """What this version can carry out; the rest is refused rather than stored and never done."""
 
@@ -29,28 +30,36 @@ _SUFFIX_BYTES = 3
 
 def read_new(deps: ApiDeps, wanted: EndpointNew) -> EndpointConfig:
     """The configuration of a new endpoint, with a name drawn for it where none was wanted. Raises `Refused`."""
-    faults = [*_limit_faults(deps, wanted.max_in_flight, wanted.timeout_seconds), *_unavailable(wanted)]
-    if faults:
+    transport = chat_rules.transport_wanted(wanted)
+    if faults := [
+        *_limit_faults(deps, wanted),
+        *chat_rules.faults(transport, wanted),
+        *_unavailable(transport, wanted),
+    ]:
         raise invalid(faults)
-    target = judge_url(deps.egress, wanted.url)
+    is_chat = transport in CHAT_TRANSPORTS
+    url, place = _place(deps, transport, wanted.url)
     return EndpointConfig(
-        name=wanted.name or _name_for(target, deps.ambient.entropy(_SUFFIX_BYTES)),
-        url=target.url,
-        transport=wanted.transport,
+        name=wanted.name or _name_for(place, deps.ambient.entropy(_SUFFIX_BYTES)),
+        url=url,
+        transport=transport,
         event_types=tuple(wanted.event_types),
         rate_per_second=wanted.rate_per_second,
         burst=wanted.burst,
-        max_in_flight=wanted.max_in_flight or deps.limits.in_flight,
+        max_in_flight=wanted.max_in_flight or (chat_rules.MOST_IN_FLIGHT if is_chat else deps.limits.in_flight),
         timeout_seconds=wanted.timeout_seconds,
         retry=wanted.retry.model_dump(exclude_unset=True) if wanted.retry else None,
         ack=wanted.ack,
-        signature=wanted.signature,
+        signature=SignatureProfile.NONE if is_chat else wanted.signature,
         headers=wanted.headers,
     )
 
 
 def read_secret(wanted: EndpointNew) -> Secret | None:
     """The client's own secret, None if it wants one made. Raises `Refused`."""
+    transport = chat_rules.transport_wanted(wanted)
+    if transport in CHAT_TRANSPORTS:
+        return chat_rules.read_token(transport, wanted.secret)
     if wanted.secret is None:
         return None
     try:
@@ -59,19 +68,43 @@ def read_secret(wanted: EndpointNew) -> Secret | None:
         raise invalid([FieldFault(pointer("secret"), str(fault))]) from None
 
 
-def read_change(deps: ApiDeps, wanted: EndpointChange) -> ConfigChange:
-    """What to do to the newest configuration. Raises `Refused`."""
-    faults = [*_limit_faults(deps, wanted.max_in_flight, wanted.timeout_seconds), *_unavailable(wanted)]
-    if faults:
+def read_rotation(endpoint: Endpoint, given: SecretGiven) -> Secret | None:
+    """The new token of a chat, None where the new secret is to be made. Raises `Refused`."""
+    transport = endpoint.config.transport
+    if transport in CHAT_TRANSPORTS:
+        return chat_rules.read_token(transport, given.secret)
+    if given.secret is not None:
+        detail = "the new secret is made here: leave it out; only a chat's token is given"
+        raise invalid([FieldFault(pointer("secret"), detail)])
+    return None
+
+
+def check_change(deps: ApiDeps, wanted: EndpointChange) -> None:
+    """Raises `Refused` for what is wrong whatever endpoint is meant."""
+    if faults := [*_limit_faults(deps, wanted), *_unavailable(Transport.HTTP, wanted)]:
+        raise invalid(faults)
+
+
+def read_change(deps: ApiDeps, transport: Transport, wanted: EndpointChange) -> ConfigChange:
+    """What to do to the newest configuration of an endpoint of that transport. Raises `Refused`."""
+    if faults := [*chat_rules.faults(transport, wanted)]:
         raise invalid(faults)
     changed: dict[str, Any] = {field: getattr(wanted, field) for field in wanted.model_fields_set}
     if wanted.url is not None:
-        changed["url"] = judge_url(deps.egress, wanted.url).url
+        changed["url"], _ = _place(deps, transport, wanted.url)
     if wanted.event_types is not None:
         changed["event_types"] = tuple(wanted.event_types)
     if wanted.retry is not None:
         changed["retry"] = wanted.retry.model_dump(exclude_unset=True)
     return lambda newest: replace(newest, **changed)
+
+
+def _place(deps: ApiDeps, transport: Transport, url: str) -> tuple[str, str]:
+    """The url in its normal form, and what to name an endpoint after. Raises `Refused`."""
+    if transport in CHAT_TRANSPORTS:
+        return chat_rules.judge_chat(deps, transport, url).url, transport
+    target = judge_url(deps.egress, url)
+    return target.url, target.host
 
 
 def check_profile(profile: SignatureProfile, secrets: Iterable[Secret]) -> None:
@@ -92,12 +125,13 @@ def judge_url(policy: EgressPolicy, url: str) -> Target:
     return judged
 
 
-def _name_for(target: Target, chance: bytes) -> str:
+def _name_for(place: str, chance: bytes) -> str:
     suffix = f"-{chance.hex()}"
-    return target.host[: LONGEST_NAME - len(suffix)] + suffix
+    return place[: LONGEST_NAME - len(suffix)] + suffix
 
 
-def _limit_faults(deps: ApiDeps, max_in_flight: int | None, timeout_seconds: float | None) -> Iterator[FieldFault]:
+def _limit_faults(deps: ApiDeps, wanted: EndpointNew | EndpointChange) -> Iterator[FieldFault]:
+    max_in_flight, timeout_seconds = wanted.max_in_flight, wanted.timeout_seconds
     limits = deps.limits
     if max_in_flight is not None and max_in_flight > limits.most_in_flight:
         detail = f"at most {limits.most_in_flight}, half of RELAY_GLOBAL_CONCURRENCY"
@@ -107,8 +141,6 @@ def _limit_faults(deps: ApiDeps, max_in_flight: int | None, timeout_seconds: flo
         yield FieldFault(pointer("timeout_seconds"), detail)
 
 
-def _unavailable(wanted: EndpointNew | EndpointChange) -> Iterator[FieldFault]:
-    if isinstance(wanted, EndpointNew) and wanted.transport not in AVAILABLE_TRANSPORTS:
-        yield FieldFault(pointer("transport"), f"{wanted.transport} is not available in this version; use http")
-    if wanted.ack is not None and wanted.ack not in AVAILABLE_ACKS:
+def _unavailable(transport: Transport, wanted: EndpointNew | EndpointChange) -> Iterator[FieldFault]:
+    if transport is Transport.HTTP and wanted.ack is not None and wanted.ack not in AVAILABLE_ACKS:
         yield FieldFault(pointer("ack"), f"{wanted.ack} is not available in this version; use response")

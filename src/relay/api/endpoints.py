@@ -20,10 +20,11 @@ from relay.api.endpoint_models import (
     EndpointNew,
     EndpointPage,
     EndpointShown,
+    SecretGiven,
     SecretRotated,
     created,
 )
-from relay.api.endpoint_rules import check_profile, read_change, read_new, read_secret
+from relay.api.endpoint_rules import check_change, check_profile, read_change, read_new, read_rotation, read_secret
 from relay.api.ingest_documentation import ACCEPTED
 from relay.api.json_route import JsonRoute
 from relay.api.problem_documentation import LISTED, problems
@@ -32,7 +33,7 @@ from relay.api.receipt_views import list_delivery
 from relay.api.requests import Cursor, EndpointId, Limit, new_id, no_such, only_known_parameters
 from relay.domain import ids
 from relay.domain.delivery import DeadReason, DeliveryStatus
-from relay.domain.endpoint import Destination, Endpoint, EndpointState
+from relay.domain.endpoint import Destination, Endpoint, EndpointState, Transport
 from relay.domain.signing import SECRET_ENTROPY_BYTES, new_secret
 from relay.domain.telemetry import DeadLettered, Listener
 from relay.store.endpoints import NEWEST
@@ -67,6 +68,9 @@ _BODY = (
     ErrorCode.INVALID,
     ErrorCode.URL_REFUSED,
 )
+_ROTATION = problems(ErrorCode.NOT_FOUND, *(code for code in _BODY if code is not ErrorCode.URL_REFUSED))
+
+_NO_SECRET = SecretGiven()
 
 
 @router.post("", status_code=201, responses=problems(*_BODY))
@@ -139,11 +143,12 @@ async def list_deliveries(
 @router.patch("/{id}", responses=problems(ErrorCode.NOT_FOUND, *_BODY))
 async def change_endpoint(endpoint_id: EndpointId, wanted: EndpointChange, deps: Deps, tenant: Tenant) -> EndpointShown:
     """Change an endpoint. What is left out stays as it is."""
-    change = read_change(deps, wanted)
+    check_change(deps, wanted)
     endpoint = await deps.endpoints.get(tenant, endpoint_id)
     if endpoint is None:
         raise no_such("endpoint")
-    if wanted.signature is not None:
+    change = read_change(deps, endpoint.config.transport, wanted)
+    if wanted.signature is not None and endpoint.config.transport is Transport.HTTP:
         # a secret never changes but by rotation, and what a rotation makes suits every profile
         read = (await deps.destinations.read([endpoint_id]))[endpoint_id]
         if isinstance(read, Destination):
@@ -199,16 +204,26 @@ async def send_test_event(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -
     return Response(answer.body, answer.status, media_type=answer.media_type.decode())
 
 
-@router.post("/{id}/rotate-secret", responses=_CHANGE)
-async def rotate_secret(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> SecretRotated:
-    """Rotate an endpoint's secret. Until the old one expires, requests are signed with both."""
-    secret = new_secret(deps.ambient.entropy(SECRET_ENTROPY_BYTES))
+@router.post("/{id}/rotate-secret", responses=_ROTATION)
+async def rotate_secret(
+    endpoint_id: EndpointId, deps: Deps, tenant: Tenant, given: SecretGiven = _NO_SECRET
+) -> SecretRotated:
+    """Rotate an endpoint's secret. Until the old one expires, requests are signed with both.
+
+    A chat's new token is given, since its platform makes it; it counts from the next message on, and the old one no
+    more.
+    """
+    endpoint = await deps.endpoints.get(tenant, endpoint_id)
+    if endpoint is None:
+        raise no_such("endpoint")
+    token = read_rotation(endpoint, given)
+    secret = token or new_secret(deps.ambient.entropy(SECRET_ENTROPY_BYTES))
     endpoint = await deps.endpoints.rotate_secret(
         tenant,
         endpoint_id,
         secret_id=new_id(deps),
         secret=secret,
-        overlap_seconds=deps.secret_overlap_seconds,
+        overlap_seconds=0.0 if token else deps.secret_overlap_seconds,
     )
     if endpoint is None:
         raise no_such("endpoint")

@@ -174,6 +174,7 @@ BODIES: Mapping[str, Examples] = {
         ]
     },
     "create_endpoint": {JSON: {"url": _URL, "name": "ledger", "event_types": ["invoice.*"]}},
+    "rotate_secret": {JSON: {}},
     "redrive_receipt": {JSON: {"consumer": "ledger"}},
     "redrive_dead_letters": {JSON: _FILTER},
     "discard_dead_letters": {JSON: {**_FILTER, "dry_run": True}},

@@ -7,7 +7,7 @@ charset with an error of the server. Invariant: a route gets its body decoded, o
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from fastapi import Request, Response
@@ -23,8 +23,10 @@ from relay.web.serving import Guard
 class JsonRoute(APIRoute):
     """A route of the API. Wants a `Guard` around the application, and the `BodyReader` in its state.
 
-    Where the body has a default, a request may come without one.
+    Where the body has a default, a request may come without one. `NO_OBJECT` is what null is refused with then.
     """
+
+    NO_OBJECT: ClassVar[ErrorCode] = ErrorCode.INVALID
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The framework's handler, with the body put before it where it wants one."""
@@ -34,7 +36,7 @@ class JsonRoute(APIRoute):
         is_required = self.body_field.field_info.is_required()
 
         async def read_and_handle(request: Request) -> Response:
-            await _read_body(request, is_required=is_required)
+            await _read_body(request, is_required=is_required, no_object=self.NO_OBJECT)
             return await handle(request)
 
         return read_and_handle
@@ -42,6 +44,8 @@ class JsonRoute(APIRoute):
 
 class FilterRoute(JsonRoute):
     """A route whose body is a filter: what is wrong in it is a `bad_filter`, as it would be in a query."""
+
+    NO_OBJECT = ErrorCode.BAD_FILTER
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, with the framework's faults of a body told as those of a filter."""
@@ -86,7 +90,7 @@ def _name(part: str | int) -> str:
 _NAME_CHARACTERS = 40
 
 
-async def _read_body(request: Request, *, is_required: bool) -> None:
+async def _read_body(request: Request, *, is_required: bool, no_object: ErrorCode) -> None:
     intake: Intake = request.scope[Guard.INTAKE]
     if not is_required and intake.ended:
         request._body = b""
@@ -103,8 +107,8 @@ async def _read_body(request: Request, *, is_required: bool) -> None:
     except msgspec.ValidationError as fault:
         raise refuse(ErrorCode.MALFORMED, f"the body holds a number that is too large: {fault}") from None
     if value is None and not is_required:
-        # for the framework null is no body, and that would be every filter's default
-        raise refuse(ErrorCode.BAD_FILTER, "the body should be an object")
+        # for the framework null is no body, and that would be every default
+        raise refuse(no_object, "the body should be an object")
     # where the framework's request keeps what it has read itself
     request._body = body
     request._json = value

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from relay import __version__
 from relay.app.ambience import ambient
 from relay.app.connections import check_connections, of_crew
-from relay.app.egress import policy_of
+from relay.app.egress import platforms_of, policy_of
 from relay.app.exposition import dispatcher_http
 from relay.app.faults import CannotRun
 from relay.app.installation import Installation, check_quorum, check_ready, find
@@ -43,7 +43,6 @@ from relay.store.queue import Queue
 from relay.store.quorum import examine
 from relay.store.retention import Retention
 from relay.store.wakeups import WakeupListener
-from relay.transports.chat import Platforms
 from relay.transports.prepared import prepare
 
 NAME = "relay dispatcher"
@@ -117,11 +116,6 @@ def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Am
         emit=emit,
         address=str(address_of(work.listener)),
     )
-
-
-def platforms_of(settings: Settings) -> Platforms:
-    """Where the chat platforms' APIs are, by these settings."""
-    return Platforms(telegram=settings.telegram_url, discord=settings.discord_url)
 
 
 def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:

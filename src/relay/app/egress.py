@@ -1,6 +1,6 @@
-"""The egress policy of an installation.
+"""Where an installation may send: the egress policy, and the chat platforms' addresses.
 
-Owns the one way from settings to the policy: the gateway judges urls by it when an endpoint is written, the dispatcher
+Owns the one way from settings to both: the gateway judges urls by them when an endpoint is written, the dispatcher
 urls and addresses before each send. Invariant: both processes, given the same settings, judge alike.
 """
 
@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from relay.app import interfaces
 from relay.domain.egress import Address, EgressPolicy
 from relay.settings import Bind, Settings
+from relay.transports.chat import Platforms
 
 
 def policy_of(settings: Settings) -> EgressPolicy:
@@ -25,6 +26,11 @@ def policy_of(settings: Settings) -> EgressPolicy:
         own_addresses=frozenset(_own_addresses(settings.bind, settings.metrics_bind)),
         own_loopback_ports=frozenset(_own_loopback_ports(settings.bind, settings.metrics_bind)),
     )
+
+
+def platforms_of(settings: Settings) -> Platforms:
+    """Where the chat platforms' APIs are, by these settings."""
+    return Platforms(telegram=settings.telegram_url, discord=settings.discord_url)
 
 
 def _own_addresses(*binds: Bind) -> Iterator[Address]:

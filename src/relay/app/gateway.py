@@ -20,7 +20,7 @@ from relay import __version__
 from relay.api import ApiDeps, EndpointLimits, create_api
 from relay.app.ambience import ambient
 from relay.app.connections import check_connections, of_crew
-from relay.app.egress import policy_of
+from relay.app.egress import platforms_of, policy_of
 from relay.app.installation import Installation, away, check_quorum, check_ready, find, unused_standbys
 from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
@@ -178,6 +178,7 @@ def _deps(
         ambient=gateway.ambient,
         emit=emit,
         egress=policy_of(settings),
+        platforms=platforms_of(settings),
         limits=EndpointLimits(
             in_flight=settings.endpoint_concurrency,
             most_in_flight=settings.global_concurrency // 2,

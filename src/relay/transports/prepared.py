@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol, assert_never
 
+from relay.domain.chat import Chat
 from relay.domain.delivery import ClaimedDelivery
 from relay.domain.endpoint import Destination, Transport
 from relay.domain.sending import OutboundRequest, SendFacts
@@ -52,6 +53,13 @@ def prepare(destination: Destination, *, user_agent: str, timeout_seconds: float
         case transport:
             assert_never(transport)
     return prepare_chat(destination, user_agent=user_agent, timeout_seconds=timeout_seconds, platforms=platforms)
+
+
+def shown_url(chat: Chat, platforms: Platforms) -> str:
+    """The url that messages to a chat are sent to, with stars for the token; it leads where the real one does."""
+    if chat.transport is Transport.TELEGRAM:
+        return telegram.display_url(platforms)
+    return discord.display_url(platforms, chat)
 
 
 class _PrepareChat(Protocol):

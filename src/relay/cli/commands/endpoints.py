@@ -62,7 +62,9 @@ def list_all(streams: Streams) -> None:
 @command.command(
     "add",
     epilog=example(
-        "relay endpoints add https://example.com/hooks --name ledger --type 'invoice.*' --type order.created --rate 50"
+        "relay endpoints add https://example.com/hooks --name ledger --type 'invoice.*' --type order.created --rate 50",
+        "relay endpoints add telegram://-1001234567890 --secret-file bot-token.txt",
+        "relay endpoints add discord://1234567890123456789 --secret-file -",
     ),
 )
 @click.argument("url")
@@ -84,12 +86,15 @@ def list_all(streams: Streams) -> None:
     "--secret-file",
     type=click.Path(allow_dash=True),
     metavar="FILE|-",
-    help="A signing secret of yours; by default one is made.",
+    help="A signing secret of yours; by default one is made. For a chat the bot's or the webhook's token.",
 )
 @json_option
 @click.pass_obj
 def add(streams: Streams, /, url: str, **given: Any) -> None:  # noqa: ANN401 - what the options above say
-    """Subscribe URL to events. The answer shows its signing secret, this once."""
+    """Subscribe URL to events. The answer shows its secret, this once.
+
+    A URL is https://…, telegram:// with a chat's number or a channel's @name, or discord:// with a webhook's number.
+    """
     with connect(read_settings()) as relay:
         made = relay.call("POST", PATH, body=_body(url, given, streams))
     streams.done(f"the endpoint {made['id']} is there (its secret can be renewed with `relay endpoints rotate-secret`)")
@@ -166,24 +171,39 @@ def test(streams: Streams, endpoint: str) -> None:
         streams.line(f"relay receipt {accepted['receipt_id']} --watch")
 
 
-@command.command("rotate-secret", epilog=example("relay endpoints rotate-secret ledger"))
+@command.command(
+    "rotate-secret",
+    epilog=example(
+        "relay endpoints rotate-secret ledger", "relay endpoints rotate-secret ops-chat --secret-file bot-token.txt"
+    ),
+)
 @named
 @click.option("--force", is_flag=True, help="Even if that ends an older secret before its time.")
+@click.option(
+    "--secret-file",
+    type=click.Path(allow_dash=True),
+    metavar="FILE|-",
+    help="The new token of a bot or webhook; every other secret is made.",
+)
 @json_option
 @click.pass_obj
-def rotate_secret(streams: Streams, endpoint: str, force: bool) -> None:
+def rotate_secret(streams: Streams, endpoint: str, force: bool, secret_file: str | None) -> None:
     """Make a new signing secret and show it, this once. For a while both sign.
 
     Two secrets are kept, never three: a second rotation within that while drops the oldest at once, so that receivers
     which still verify with it alone refuse every request. On a terminal it asks first; elsewhere it wants --force.
+    The token of a chat is given by --secret-file, and counts at once.
     """
+    body = {"secret": _secret(secret_file, streams)} if secret_file else None
     with connect(read_settings()) as relay:
         path = path_of(relay, endpoint)
         if not force:
             _check_overlap(relay.call("GET", path))
-        rotated = relay.call("POST", f"{path}/rotate-secret")
+        rotated = relay.call("POST", f"{path}/rotate-secret", body=body)
     streams.done(
-        "the secret is rotated (the old one signs too until"
+        "the token is the new one"
+        if body
+        else "the secret is rotated (the old one signs too until"
         f" {rotated['previous_secret_expires_at']}; another new one takes `relay endpoints rotate-secret --force`)"
     )
     if streams.json:
