@@ -1,7 +1,7 @@
 """What the chat transports share: the platforms' addresses, and reading answers whose truth is in their JSON.
 
 Owns the common steps between an answer and its facts. What a code or a sentence means is for `telegram` and `discord`.
-Invariant: no detail and no snippet that comes out of here holds a token, whole or cut at the snippet's end.
+That no detail and no snippet holds a token is `hiding`'s.
 """
 
 from __future__ import annotations
@@ -17,16 +17,11 @@ from relay.domain.endpoint import Destination
 from relay.domain.refusal import Refusal
 from relay.domain.sending import Meaning, SendFacts
 
-STARS = "***"
-
 LONGEST_DETAIL = 300
 """Characters of a platform's sentence that are passed on."""
 
 LONGEST_WISH_SECONDS = 1e9
 """A longer wish counts as this; the judge caps it further."""
-
-_LEAST_CUT = 6
-"""Characters of a token that a snippet may end in: fewer give nothing away, and are often no token at all."""
 
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
@@ -76,18 +71,3 @@ def told(facts: SendFacts, sentence: object, *, meaning: Meaning | None = None, 
     text = "".join(character if character.isprintable() else " " for character in text[:LONGEST_DETAIL]).strip()
     detail = "; ".join(filter(None, (text or facts.detail, then)))
     return replace(facts, detail=detail, meaning=meaning or facts.meaning)
-
-
-def cleared(facts: SendFacts, hidden: str) -> SendFacts:
-    """The facts without the token's secret part, should whoever answered have repeated it."""
-    snippet, secret = facts.snippet, hidden.encode()
-    if secret in snippet:
-        snippet = snippet.replace(secret, STARS.encode())
-    for length in range(len(secret) - 1, _LEAST_CUT - 1, -1):
-        if snippet.endswith(secret[:length]):
-            snippet = snippet[:-length] + STARS.encode()
-            break
-    detail = facts.detail.replace(hidden, STARS)
-    if snippet is facts.snippet and detail == facts.detail:
-        return facts
-    return replace(facts, snippet=snippet, detail=detail)

@@ -17,7 +17,8 @@ from relay.domain.chat import Chat, secret_part
 from relay.domain.delivery import ClaimedDelivery
 from relay.domain.endpoint import Destination
 from relay.domain.sending import Meaning, OutboundRequest, SendFacts
-from relay.transports.chat import STARS, Platforms, address_of, body_of, cleared, told, wish_of
+from relay.transports.chat import Platforms, address_of, body_of, told, wish_of
+from relay.transports.hiding import STARS, hide
 from relay.transports.text import Unit, fitted, readable
 
 LONGEST_CONTENT = 2000
@@ -64,7 +65,7 @@ class DiscordDestination:
 
     def read(self, facts: SendFacts) -> SendFacts:
         """What the answer means; see `Prepared`."""
-        return facts if facts.status_code is None else cleared(_read(facts), self.hidden)
+        return facts if facts.status_code is None else hide(_read(facts), (self.hidden,))
 
 
 def prepare(

@@ -8,9 +8,11 @@ a byte outside of visible ASCII, spaces and tabs.
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from urllib.parse import unquote
 
 from relay.domain import ids
 from relay.domain.delivery import ClaimedDelivery
@@ -20,15 +22,23 @@ from relay.domain.sending import OutboundRequest, SendFacts
 from relay.domain.signing import Signer
 from relay.domain.signing import prepare as prepare_signer
 from relay.domain.trace import next_traceparent, read_traceparent
+from relay.transports.hiding import hide
 
 Headers = tuple[tuple[str, str], ...]
+
+LEAST_HIDDEN = 8
+"""Characters of a value that is looked for in answers. A shorter one is no good credential, and often a word."""
+
+_SIGNATURE = re.compile(rb"(?P<kept>\b(?:v1[=,]|sha256=))(?:[0-9a-f]{64}|[0-9A-Za-z+/]{43}=)")
+"""A signature of any profile: whoever has it can repeat the request, with some profiles for ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpDestination:
     """A destination made ready: everything of its requests that no single delivery decides.
 
-    `overlap_signer` signs with the previous secret as well; it is `signer` itself where there is none.
+    `overlap_signer` signs with the previous secret as well; it is `signer` itself where there is none. `hidden` is what
+    no answer may show that repeats it, the longest first.
     """
 
     url: str = field(repr=False)
@@ -37,14 +47,19 @@ class HttpDestination:
     signer: Signer
     overlap_signer: Signer
     timeout_seconds: float
+    hidden: tuple[str, ...] = field(repr=False)
 
     def request(self, claimed: ClaimedDelivery, *, timestamp: int, entropy: bytes) -> OutboundRequest:
         """The request of one attempt; see `Prepared`."""
         return build(claimed, self, timestamp=timestamp, entropy=entropy)
 
     def read(self, facts: SendFacts) -> SendFacts:
-        """Over http the facts say it themselves."""
-        return facts
+        """Over http the facts say it themselves; only what a receiver repeats of our credentials is taken out."""
+        if not facts.snippet:
+            return facts
+        facts = hide(facts, self.hidden)
+        signed = _SIGNATURE.sub(rb"\g<kept>***", facts.snippet)
+        return facts if signed == facts.snippet else replace(facts, snippet=signed)
 
 
 def prepare(destination: Destination, *, user_agent: str, timeout_seconds: float) -> HttpDestination:
@@ -65,6 +80,7 @@ def prepare(destination: Destination, *, user_agent: str, timeout_seconds: float
         signer=signer,
         overlap_signer=overlap_signer,
         timeout_seconds=timeout_seconds if destination.timeout_seconds is None else destination.timeout_seconds,
+        hidden=_hidden(destination),
     )
 
 
@@ -93,6 +109,19 @@ def build(claimed: ClaimedDelivery, ready: HttpDestination, *, timestamp: int, e
         body=claimed.payload,
         timeout_seconds=ready.timeout_seconds,
     )
+
+
+def _hidden(destination: Destination) -> tuple[str, ...]:
+    """What is, or may be, a credential: the secrets, the values of the customer's headers and of the url's query."""
+    values = {destination.secret.expose()}
+    if destination.previous_secret is not None:
+        values.add(destination.previous_secret.expose())
+    for _, value in destination.headers:
+        values |= {value, value.partition(" ")[2]}  # `Bearer …`, and what stands behind the scheme
+    for parameter in destination.url.partition("?")[2].split("&"):
+        name, equals, value = parameter.partition("=")
+        values |= {value, unquote(value)} if equals else {name}
+    return tuple(sorted((each for each in values if len(each) >= LEAST_HIDDEN), key=len, reverse=True))
 
 
 def display_url(url: str) -> str:
