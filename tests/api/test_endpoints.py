@@ -27,7 +27,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("retry", {"preset": "patient"}),
     ("retry", {"max_attempts": 3, "base_seconds": 0.5}),
     ("signature", "standard"),
-    ("headers", {"Authorization": "Bearer x", "X-Team": "billing"}),
+    ("headers", {"X-Team": "billing", "Accept-Language": "de"}),
     ("timeout_seconds", 55),
 ]
 
@@ -82,6 +82,39 @@ async def test_a_secret_of_ones_own_is_taken(shared_world: World) -> None:
     endpoint = await shared_world.create(secret=SECRET)
     assert endpoint["secret"] == SECRET
     assert (await destination(shared_world, endpoint)).secret.expose() == SECRET
+
+
+CREDENTIALS = {"Authorization": "Bearer s3cret", "X-Api-Key": "s3cret", "X-Team": "billing"}
+SHOWN = {"Authorization": "***", "X-Api-Key": "***", "X-Team": "billing"}
+
+
+async def test_a_header_that_is_a_credential_is_in_no_answer(world: World) -> None:
+    made = await world.send("POST", ENDPOINTS, {"url": URL, "headers": CREDENTIALS})
+    path = f"{ENDPOINTS}/{made.json()['id']}"
+    replies = [made, await world.get(path), await world.get(ENDPOINTS), await world.send("PATCH", path, {"burst": 3})]
+    assert [b"s3cret" in reply.body for reply in replies] == [False] * 4
+    assert made.json()["headers"] == SHOWN
+    assert dict((await destination(world, made.json())).headers) == CREDENTIALS
+
+
+async def test_headers_that_are_sent_back_as_they_were_shown_stay_what_they_are(shared_world: World) -> None:
+    endpoint = await shared_world.create(headers=CREDENTIALS)
+    changed = {"authorization": "***", "X-Api-Key": "another", "X-Team": "***"}
+    reply = await shared_world.send("PATCH", f"{ENDPOINTS}/{endpoint['id']}", {"headers": changed})
+    assert reply.status == 200
+    kept = {"authorization": "Bearer s3cret", "X-Api-Key": "another", "X-Team": "***"}
+    assert dict((await destination(shared_world, endpoint)).headers) == kept
+
+
+async def test_stars_that_stand_for_no_value_are_refused(shared_world: World) -> None:
+    endpoint = await shared_world.create(headers={"X-Team": "billing"})
+    wanted = {"headers": {"Authorization": "***"}}
+    changed = await shared_world.send("PATCH", f"{ENDPOINTS}/{endpoint['id']}", wanted)
+    made = await shared_world.send("POST", ENDPOINTS, {"url": URL, **wanted})
+    for reply in (changed, made):
+        assert (reply.status, reply.json()["code"]) == (422, "invalid")
+        assert reply.json()["errors"][0]["pointer"] == "/headers"
+        assert "Authorization" in reply.json()["errors"][0]["detail"]
 
 
 async def test_an_endpoint_is_stored_with_the_normal_form_of_its_url(shared_world: World) -> None:

@@ -13,6 +13,8 @@ from relay.domain.headers import (
     InvalidHeaders,
     check_custom_headers,
     is_reserved,
+    restored_headers,
+    shown_headers,
     wire_id,
     wire_value,
 )
@@ -27,6 +29,7 @@ RESERVED_EXAMPLES = """
 
 
 def test_a_reserved_header_is_refused_in_any_case_and_named() -> None:
+    """C05; that each goes out once: `test_http` of the transports."""
     for examples in (RESERVED_EXAMPLES, RESERVED_EXAMPLES.lower(), RESERVED_EXAMPLES.upper()):
         names = examples.split()
         with pytest.raises(InvalidHeaders, match="transfer-encoding, upgrade") as refused:
@@ -86,6 +89,29 @@ def test_a_refusal_does_not_repeat_the_value_since_it_may_be_a_credential() -> N
     with pytest.raises(InvalidHeaders) as refused:
         check_custom_headers({"Host": "hunter2", "X Y": "hunter2", "X-Key": "hunter2\n"})
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_value_is_hidden_where_its_name_says_that_it_opens_something() -> None:
+    names = "Authorization X-Api-Key X-Auth-Token PRIVATE-TOKEN X-Session-Id X-Signature X-Password Client-Secret"
+    assert set(shown_headers(dict.fromkeys(names.split(), "s3cret")).values()) == {"***"}
+    plain = {"X-Team": "billing", "Accept": "application/json", "X-Empty-Token": ""}
+    assert shown_headers(plain) == plain
+
+
+def test_what_was_shown_can_be_written_back() -> None:
+    known = {"Authorization": "Bearer x", "X-Team": "billing"}
+    assert restored_headers(shown_headers(known), known) == known
+    assert restored_headers({"AUTHORIZATION": "***"}, known) == {"AUTHORIZATION": "Bearer x"}
+    assert restored_headers({"Authorization": "Bearer y", "X-Team": "***"}, known) == {
+        "Authorization": "Bearer y",
+        "X-Team": "***",
+    }
+    assert restored_headers({}, known) == {}
+
+
+def test_stars_without_a_value_behind_them_are_refused() -> None:
+    with pytest.raises(InvalidHeaders, match="X-Api-Key"):
+        restored_headers({"X-Api-Key": "***"}, {"Authorization": "Bearer x"})
 
 
 def test_the_same_name_in_different_case_is_refused() -> None:

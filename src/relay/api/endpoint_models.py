@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, fi
 
 from relay.api.fields import EndpointText, Instant, document_without_null, refuse_null
 from relay.domain.endpoint import AckMode, Endpoint, EndpointState, SignatureProfile, Transport
-from relay.domain.headers import check_custom_headers
+from relay.domain.headers import check_custom_headers, shown_headers
 from relay.domain.ids import ENDPOINT, write
 from relay.domain.routing import check_pattern
 from relay.web import instants
@@ -155,7 +155,9 @@ class EndpointShown(BaseModel):
     retry: dict[str, Any] | None
     ack: AckMode
     signature: SignatureProfile
-    headers: dict[str, str]
+    headers: dict[str, str] = Field(
+        description="With `***` for what may be a credential; sent back so, the value stays what it is."
+    )
     timeout_seconds: float | None
     state: EndpointState
     state_reason: str | None
@@ -223,7 +225,7 @@ def _shown(endpoint: Endpoint) -> dict[str, Any]:
         "retry": config.retry,
         "ack": config.ack,
         "signature": config.signature,
-        "headers": config.headers,
+        "headers": shown_headers(config.headers),
         "timeout_seconds": config.timeout_seconds,
         "state": endpoint.state,
         "state_reason": endpoint.state_reason,

@@ -7,8 +7,9 @@ Invariant: a configuration that is returned can be stored, routed to and sent to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from relay.api import chat_rules
@@ -17,6 +18,7 @@ from relay.api.endpoint_models import LONGEST_NAME, EndpointChange, EndpointNew,
 from relay.domain.chat import CHAT_TRANSPORTS
 from relay.domain.egress import EgressPolicy, Refusal, Target, check_url
 from relay.domain.endpoint import AckMode, Endpoint, EndpointConfig, SignatureProfile, Transport
+from relay.domain.headers import InvalidHeaders, check_custom_headers, restored_headers
 from relay.domain.secret import Secret
 from relay.domain.signing import InvalidSecret, check_secret
 from relay.store.endpoints import ConfigChange
@@ -51,7 +53,7 @@ def read_new(deps: ApiDeps, wanted: EndpointNew) -> EndpointConfig:
         retry=wanted.retry.model_dump(exclude_unset=True) if wanted.retry else None,
         ack=wanted.ack,
         signature=SignatureProfile.NONE if is_chat else wanted.signature,
-        headers=wanted.headers,
+        headers=_restored(wanted.headers, {}),
     )
 
 
@@ -96,7 +98,20 @@ def read_change(deps: ApiDeps, transport: Transport, wanted: EndpointChange) -> 
         changed["event_types"] = tuple(wanted.event_types)
     if wanted.retry is not None:
         changed["retry"] = wanted.retry.model_dump(exclude_unset=True)
-    return lambda newest: replace(newest, **changed)
+    return partial(_changed, changed=changed)
+
+
+def _changed(newest: EndpointConfig, changed: Mapping[str, Any]) -> EndpointConfig:
+    if "headers" in changed:
+        changed = {**changed, "headers": _restored(changed["headers"], newest.headers)}
+    return replace(newest, **changed)
+
+
+def _restored(wanted: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    try:
+        return dict(check_custom_headers(restored_headers(wanted, known)))
+    except InvalidHeaders as fault:
+        raise invalid([FieldFault(pointer("headers"), each) for each in fault.faults]) from None
 
 
 def _place(deps: ApiDeps, transport: Transport, url: str) -> tuple[str, str]:

@@ -29,6 +29,10 @@ RESERVED = frozenset({
 RESERVED_PREFIXES = ("ce-", "content-", "proxy-", "relay-", "webhook-", "x-github-")
 """Beginnings of names that are not the customer's, in lower case."""
 
+HIDDEN = "***"
+"""What is shown for a value that may be a credential; written back, it stands for the value that is there."""
+
+_CREDENTIAL = re.compile("auth|credential|key|pass|secret|session|sign|token", re.IGNORECASE)
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
 # RFC 9110, 5.5 without obs-text: non-ASCII bytes have no agreed meaning, and not every client can send them.
 _VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
@@ -62,6 +66,26 @@ def check_custom_headers(headers: Mapping[str, str]) -> tuple[tuple[str, str], .
     if faults:
         raise InvalidHeaders(faults, reserved)
     return tuple(headers.items())
+
+
+def shown_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """A customer's headers for people: with stars where the name says that the value opens something."""
+    return {name: HIDDEN if value and _CREDENTIAL.search(name) else value for name, value in headers.items()}
+
+
+def restored_headers(wanted: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    """Headers as they were shown, and perhaps changed, with what the stars stand for, from those that are `known`.
+
+    Raises `InvalidHeaders` where they stand for nothing: sent as they are, they would open nothing.
+    """
+    values = {name.lower(): value for name, value in known.items()}
+    stars = {name for name in wanted if wanted[name] == HIDDEN and _CREDENTIAL.search(name)}
+    unknown = tuple(name for name in wanted if name in stars and name.lower() not in values)
+    if unknown:
+        raise InvalidHeaders(
+            tuple(f"there is no value yet that {HIDDEN} could keep for {name}" for name in unknown), ()
+        )
+    return {name: values[name.lower()] if name in stars else value for name, value in wanted.items()}
 
 
 def wire_value(text: str) -> str:
