@@ -262,7 +262,7 @@ async def test_an_attempt_whose_dispatcher_died_is_shown_as_what_became_of_it(wo
     assert (lost["attempt"], lost["generation"], lost["outcome_class"]) == (claimed.attempt, 0, "retryable")
     assert (lost["error_class"], lost["status_code"], lost["total_ms"]) == ("lease_expired", None, None)
     assert shown["last_error"] == lost["reason"]
-    assert lost["reason"].startswith("lease_expired: its dispatcher ended or stood still")
+    assert lost["reason"].startswith("lease_expired: no answer was recorded while its lease lasted")
     assert (shown["status"], shown["waiting_for"], shown["attempt_count"]) == ("pending", "retry", 1)
 
 

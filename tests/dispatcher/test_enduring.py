@@ -118,18 +118,26 @@ async def test_the_leases_of_a_dead_process_come_back_without_any_traffic(house:
     assert told == [(1, ErrorClass.LEASE_EXPIRED, None), (2, None, 200)]
 
 
+async def errors_of(house: House, delivery_id: UUID) -> list[tuple[int, str | None]]:
+    delivery = await house.receipts.delivery(TENANT, delivery_id)
+    assert delivery is not None
+    return [(each.attempt, each.error_class) for each in await house.receipts.attempts(delivery)]
+
+
 async def test_a_record_that_the_database_refuses_keeps_no_lease_from_coming_back(
     house: House, receiver: Receiver
 ) -> None:
     endpoint = await house.endpoint(receiver.url("/ok"))
     await house.events(2, endpoint)
     claim = await house.queue.claim_due(after=FIRST_LANE, batch=10, token=endpoint, lease_seconds=0.2, busy={})
-    doomed, _ = claim.deliveries
+    doomed, other = claim.deliveries
     await refuse_records(house.database, where=f"new.delivery_id = '{doomed.id}' and new.error_class is not null")
     async with house.dispatching():
         await house.until(lambda: sum(each.count for each in house.heard(ReceiptsClosed)) == 2)
     assert [each.loop for each in house.heard(LoopCrashed)] == [Loop.REAPER]
     assert [each.count for each in house.heard(LeasesReaped)] == [2]
+    assert await errors_of(house, doomed.id) == [(2, None)]
+    assert await errors_of(house, other.id) == [(1, "lease_expired"), (2, None)]
 
 
 async def test_a_delivery_that_kills_its_workers_does_not_go_round_for_ever(house: House, receiver: Receiver) -> None:

@@ -83,7 +83,7 @@ async def test_the_reaper_tells_what_happened_and_puts_the_delivery_into_its_lan
     await world.queue.reap(batch=10)
     row = await world.delivery(claimed.id)
     assert (row["status"], row["lease_token"]) == (DeliveryStatus.PENDING, None)
-    assert row["last_error"].startswith("lease_expired: its dispatcher ended or stood still before an answer")
+    assert row["last_error"].startswith("lease_expired: no answer was recorded while its lease lasted")
 
 
 async def test_a_reaped_attempt_is_on_record_with_what_became_of_it(world: World) -> None:

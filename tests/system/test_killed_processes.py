@@ -109,6 +109,10 @@ async def test_what_a_dead_dispatcher_held_is_sent_by_another_without_any_new_tr
         assert gate.waiting == 0
     assert await installation.value("select bool_and(attempts = 2) from deliveries")
     assert metrics(heir)["relay_leases_reaped_total"] == held
+    tried = await installation.fetch(
+        "select attempt, outcome_class::text, error_class, count(*) from delivery_attempts group by 1, 2, 3 order by 1"
+    )
+    assert [tuple(row) for row in tried] == [(1, "retryable", "lease_expired", held), (2, "success", None, held)]
 
 
 async def test_a_dispatcher_killed_between_the_answer_and_its_record_sends_again_under_the_same_id(

@@ -41,10 +41,19 @@ class Reaper:
                 await self._ambient.sleep(EVERY_SECONDS)
 
     async def _reap(self) -> int:
-        """Reap a batch, and if the database refuses the record of one of its attempts, without their records: else
-        that one would keep every other delivery from coming back."""
+        """Reap a batch; one by one if the database refuses the record of an attempt among them."""
         try:
             return await self._queue.reap(batch=BATCH)
         except StoreRefused as fault:
             self._emit(LoopCrashed(Loop.REAPER, fault, 0.0))
-            return await self._queue.reap(batch=BATCH, on_record=False)
+        reaped = 0
+        while reaped < BATCH and await self._reap_one():
+            reaped += 1
+        return reaped
+
+    async def _reap_one(self) -> int:
+        """Reap one delivery, without its record if that is refused: else it would keep all others from coming back."""
+        try:
+            return await self._queue.reap(batch=1)
+        except StoreRefused:
+            return await self._queue.reap(batch=1, on_record=False)

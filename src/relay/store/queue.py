@@ -33,8 +33,8 @@ FIRST_LANE = UUID(int=0)
 """The cursor before all lanes."""
 
 _LEASE_EXPIRED = (
-    f"{ErrorClass.LEASE_EXPIRED}: its dispatcher ended or stood still before an answer was recorded;"
-    " the endpoint may have got the request"
+    f"{ErrorClass.LEASE_EXPIRED}: no answer was recorded while its lease lasted; its dispatcher may have died or stood"
+    " still, and the endpoint may have got the request"
 )
 """What became of an attempt whose lease was reaped, for people."""
 
