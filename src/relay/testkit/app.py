@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl
 
 from relay.domain.secret import Secret
 from relay.testkit.acks import Acknowledger
 from relay.testkit.answers import Message, Receive, Responder, Send, answer
 from relay.testkit.arrivals import Arrival, ArrivalLog, Incoming
+from relay.testkit.chats import Chats, shown_path
 from relay.testkit.control import Control, Document, Question
 from relay.testkit.keyring import Keyring
 from relay.testkit.modes import BadOption, ModeRequest, Reply, plan, problem
@@ -81,7 +82,8 @@ class ReceivingApp:
         self._on_arrival = on_arrival
         self._visits: OrderedDict[str, int] = OrderedDict()
         self._responder = Responder(acknowledger)
-        self._control = Control(log, keyring, acknowledger, self._visits.clear)
+        self._chats = Chats(clock)
+        self._control = Control(log, keyring, acknowledger, self._start_over)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI 3, only HTTP)."""
@@ -113,16 +115,30 @@ class ReceivingApp:
         try:
             options = request.options()
             document = self._control.respond(Question(request.method, segments, options, request.body))
+            document = document or self._chats.told(request.method, segments, options)
         except BadOption as bad:
             await answer(problem(400, "bad_option", str(bad)), send)
             return
         if isinstance(document, Document):
             await _send_document(document, send)
             return
-        reply: Reply | None = document or self._deliver(request, segments, options)
+        reply: Reply | None = document or self._send_message(request, segments, options)
+        reply = reply or self._deliver(request, segments, options)
         if reply is None:
             reply = problem(404, "no_such_mode", "there is no such mode; GET / lists them")
         await self._responder.perform(reply, scope, receive, send)
+
+    def _start_over(self) -> None:
+        self._visits.clear()
+        self._chats.clear()
+
+    def _send_message(self, request: _Request, segments: tuple[str, ...], options: Mapping[str, str]) -> Reply | None:
+        """Answer and record a message to a chat service; None where the path is none of theirs."""
+        reply = self._chats.sent(request.method, segments, options, request.body)
+        if reply is not None:
+            shown = replace(request, path=shown_path(request.path))
+            self._record(shown, options, self._clock(), reply.status, None)
+        return reply
 
     def _deliver(self, request: _Request, segments: tuple[str, ...], options: Mapping[str, str]) -> Reply | None:
         """Decide the reply to a delivery and record it; None where the path is no mode."""

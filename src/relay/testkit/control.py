@@ -18,6 +18,7 @@ import msgspec
 from relay.domain.secret import Secret
 from relay.testkit.acks import Acknowledger
 from relay.testkit.arrivals import Arrival, ArrivalLog
+from relay.testkit.chats import USAGE
 from relay.testkit.keyring import EVERYONE, Keyring
 from relay.testkit.modes import MODES, Answer, BadOption, HeaderLines, problem
 
@@ -46,7 +47,8 @@ With ?body=1 the body is kept.
   GET /received/counts             how often each delivery id arrived
   GET /received/DELIVERY_ID/body   the bytes of its last arrival
   DELETE /received                 start over
-"""
+
+{chats}"""
 _TRUTHS = {"1": True, "true": True, "0": False, "false": False}
 
 
@@ -162,7 +164,7 @@ class Control:
 
 def _front_page() -> Answer:
     modes = "\n".join(f"  {mode.usage:<32} {mode.summary}" for mode in MODES.values())
-    return Answer(200, body=_FRONT_PAGE.format(modes=modes).encode())
+    return Answer(200, body=_FRONT_PAGE.format(modes=modes, chats=USAGE).encode())
 
 
 def _method_not_allowed(methods: Iterable[str]) -> Answer:

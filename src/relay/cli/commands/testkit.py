@@ -25,7 +25,8 @@ def command(streams: Streams) -> None:
     """Run a receiver at RELAY_TESTKIT_BIND that behaves well, badly or oddly on demand.
 
     The first part of a url's path is the mode, like /ok, /verify or /slow?ms=200; `GET /` lists them, and `GET
-    /received` tells what arrived.
+    /received` tells what arrived. It also plays Telegram's Bot API and Discord's webhooks: RELAY_TELEGRAM_URL is its
+    address then, and RELAY_DISCORD_URL its address and /api.
     """
     settings = read_settings()
     prepare_log(settings)
