@@ -19,8 +19,9 @@ from relay.dispatcher import ClaimTuning, Directory, Dispatcher, Flight, Stores,
 from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.domain.backoff import DEFAULT, RetryPolicy
+from relay.domain.chat import transport_of
 from relay.domain.egress import EgressPolicy
-from relay.domain.endpoint import EndpointConfig
+from relay.domain.endpoint import EndpointConfig, SignatureProfile
 from relay.domain.envelope import Envelope
 from relay.domain.secret import Secret
 from relay.domain.telemetry import Happening, Listener
@@ -67,10 +68,11 @@ class House:
         self.ear = Ear()
 
     async def endpoint(self, url: str, **config: Any) -> UUID:
-        """A new endpoint of the default tenant."""
+        """A new endpoint of the default tenant; a `secret` of its own stands among the fields."""
+        secret = config.pop("secret", SECRET)
         fields = {"name": f"n-{os.urandom(4).hex()}", "url": url, **config}
         made = await self.endpoints.create(
-            TENANT, new_id(), EndpointConfig(**fields), secret_id=new_id(), secret=Secret(SECRET)
+            TENANT, new_id(), EndpointConfig(**fields), secret_id=new_id(), secret=Secret(secret)
         )
         return made.id
 
@@ -96,6 +98,11 @@ class House:
         """The one delivery of a receipt as it is now."""
         (delivery,) = (await self.receipt(receipt)).deliveries
         return delivery
+
+    async def chat(self, url: str, **config: Any) -> UUID:
+        """A new chat endpoint; its token is its `secret`."""
+        fields = {"transport": transport_of(url), "signature": SignatureProfile.NONE, **config}
+        return await self.endpoint(url, **fields)
 
     async def execute(self, sql: str, *arguments: object) -> None:
         """Change rows as no part of Relay would."""
