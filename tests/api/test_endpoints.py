@@ -15,6 +15,7 @@ from relay.domain.delivery import DeadReason
 from relay.domain.endpoint import Destination
 from relay.domain.telemetry import DeadLettered
 from tests.api.world import ENDPOINTS, URL, World, new_id
+from tests.support.odd_urls import REFUSED
 
 SECRET = "whsec_" + "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"
 CHANGES: list[tuple[str, Any]] = [
@@ -82,6 +83,20 @@ async def test_a_secret_of_ones_own_is_taken(shared_world: World) -> None:
     endpoint = await shared_world.create(secret=SECRET)
     assert endpoint["secret"] == SECRET
     assert (await destination(shared_world, endpoint)).secret.expose() == SECRET
+
+
+async def test_a_url_of_two_meanings_is_refused_with_its_reason_and_never_breaks_the_call(shared_world: World) -> None:
+    """C21, C45."""
+    endpoint = await shared_world.create()
+    for url, reason in REFUSED.items():
+        made = await shared_world.send("POST", ENDPOINTS, {"url": url})
+        changed = await shared_world.send("PATCH", f"{ENDPOINTS}/{endpoint['id']}", {"url": url})
+        for reply in (made, changed):
+            told = reply.json()
+            # half of a character pair is no JSON text, and a text of no length or a giant one is no field's
+            refused = (told["status"], told["code"]) in ((400, "malformed"), (422, "invalid"))
+            assert refused or (told["status"], told["code"], told["reason"]) == (422, "url_refused", reason), url
+    assert (await shared_world.get(f"{ENDPOINTS}/{endpoint['id']}")).json()["url"] == URL
 
 
 CREDENTIALS = {"Authorization": "Bearer s3cret", "X-Api-Key": "s3cret", "X-Team": "billing"}

@@ -32,6 +32,7 @@ _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 _NUMBER_LAST = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?")
 # RFC 3986, 3.3 and 3.4, and the brackets and bars that real query strings hold and every parser leaves alone.
 _PATH_AND_QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?\[\]|-]|%[0-9A-Fa-f]{2})*")
+_ESCAPE = re.compile(r"%[0-9a-f]{2}", re.IGNORECASE)
 _DOT_SEGMENT = re.compile(r"/(?:\.|%2[Ee]){1,2}(?:/|\Z)")
 
 
@@ -168,4 +169,5 @@ def _read_path(path: str, query: str) -> str:
         raise _Refused(RefusalReason.MALFORMED, "percent-encode what is not plain in the url's path or query")
     if _DOT_SEGMENT.search(path):
         raise _Refused(RefusalReason.MALFORMED, "write the path without . and .. segments")
-    return path + query
+    # RFC 3986, 6.2.2.1; libcurl sends them so in any case
+    return _ESCAPE.sub(lambda escape: escape[0].upper(), path + query)
