@@ -261,7 +261,7 @@ class World:
 
     async def claim(self) -> ClaimedDelivery:
         """Claim the one delivery that is due."""
-        claim = await self.queue.claim_due(after=FIRST_LANE, batch=10, token=new_id(), lease_seconds=60.0, busy={})
+        claim = await self.queue.claim_due(after=FIRST_LANE, batch=10, token=new_id(), lease_seconds=60.0)
         (claimed,) = claim.deliveries
         return claimed
 

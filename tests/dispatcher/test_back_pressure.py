@@ -12,7 +12,7 @@ from relay.domain.attempt import AttemptRecord
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.telemetry import DeliveriesClaimed, LaneHeld, LoopCrashed, ReceiptsClosed
 from relay.store.faults import StoreRefused, StoreUnavailable
-from relay.store.queue import LaneHold, Queue, Recorded
+from relay.store.queue import Queue, Recorded
 from tests.support.dispatching import RETRY, TUNING, House
 from tests.support.gate import Gate
 from tests.support.receiver import Receiver
@@ -31,13 +31,11 @@ class Recording:
         self.failed = 0
         record = Queue.record
 
-        async def recording(
-            queue: Queue, attempts: Sequence[AttemptRecord], holds: Sequence[LaneHold] = ()
-        ) -> Recorded:
+        async def recording(queue: Queue, attempts: Sequence[AttemptRecord]) -> Recorded:
             if self.fault is not None:
                 self.failed += 1
                 raise self.fault
-            return await record(queue, attempts, holds)
+            return await record(queue, attempts)
 
         monkeypatch.setattr(Queue, "record", recording)
 

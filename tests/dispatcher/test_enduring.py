@@ -107,7 +107,7 @@ async def test_a_reaped_lease_cannot_record_its_outcome(house: House, receiver: 
 async def test_the_leases_of_a_dead_process_come_back_without_any_traffic(house: House, receiver: Receiver) -> None:
     endpoint = await house.endpoint(receiver.url("/ok"))
     receipt = await house.event(endpoint)
-    claim = await house.queue.claim_due(after=FIRST_LANE, batch=10, token=endpoint, lease_seconds=0.2, busy={})
+    claim = await house.queue.claim_due(after=FIRST_LANE, batch=10, token=endpoint, lease_seconds=0.2)
     assert len(claim.deliveries) == 1
     async with house.dispatching():
         await house.until(lambda: bool(house.heard(LeasesReaped)))
@@ -129,7 +129,7 @@ async def test_a_record_that_the_database_refuses_keeps_no_lease_from_coming_bac
 ) -> None:
     endpoint = await house.endpoint(receiver.url("/ok"))
     await house.events(2, endpoint)
-    claim = await house.queue.claim_due(after=FIRST_LANE, batch=10, token=endpoint, lease_seconds=0.2, busy={})
+    claim = await house.queue.claim_due(after=FIRST_LANE, batch=10, token=endpoint, lease_seconds=0.2)
     doomed, other = claim.deliveries
     await refuse_records(house.database, where=f"new.delivery_id = '{doomed.id}' and new.error_class is not null")
     async with house.dispatching():
@@ -144,7 +144,7 @@ async def test_a_delivery_that_kills_its_workers_does_not_go_round_for_ever(hous
     endpoint = await house.endpoint(receiver.url("/ok"), retry={"max_attempts": 3})
     receipt = await house.event(endpoint)
     for _ in range(3):
-        claim = await house.queue.claim_due(after=FIRST_LANE, batch=1, token=new_id(), lease_seconds=-1.0, busy={})
+        claim = await house.queue.claim_due(after=FIRST_LANE, batch=1, token=new_id(), lease_seconds=-1.0)
         assert (len(claim.deliveries), await house.queue.reap(batch=1)) == (1, 1)
     async with house.dispatching():
         await house.until(lambda: bool(house.heard(AttemptsRecorded)))

@@ -224,7 +224,7 @@ async def test_after_a_failover_every_address_is_read_anew(house: House, receive
         partial(http.prepare, user_agent="Relay/test", timeout_seconds=10.0),
     )
     await house.event(endpoint)
-    claim = await house.queue.claim_due(after=FIRST_LANE, batch=1, token=new_id(), lease_seconds=60.0, busy={})
+    claim = await house.queue.claim_due(after=FIRST_LANE, batch=1, token=new_id(), lease_seconds=60.0)
     first = (await directory.addresses(claim.deliveries))[endpoint]
     await house.execute("update endpoints set url = $1 where id = $2", receiver.url("/ok/kept"), endpoint)
     assert (await directory.addresses(claim.deliveries))[endpoint] is first

@@ -20,11 +20,12 @@ def test_every_setting_is_explained_in_a_sentence() -> None:
 
 
 def test_what_is_called_in_force_is_read_and_what_is_not_is_not() -> None:
-    """Whether the rooms above settings read a setting, where `retry_...` are read together as `retry`."""
+    """Whether the rooms above settings read a setting; those of retries and of the breaker are read together."""
     texts = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py") if path.parent != SOURCE / "settings"]
     read = set(re.findall(r"\bsettings\.(\w+)", " ".join(texts)))
-    if "retry" in read:
-        read |= {row.field for row in rows() if row.field.startswith("retry_")}
+    for together, prefix in (("retry", "retry_"), ("breaker_policy", "breaker")):
+        if together in read:
+            read |= {row.field for row in rows() if row.field.startswith(prefix)}
     assert {row.field for row in rows() if row.force is Force.IN_FORCE} - read == set()
     assert {row.field for row in rows() if row.force is not Force.IN_FORCE} & read == set()
 

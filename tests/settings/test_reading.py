@@ -58,8 +58,8 @@ def test_what_is_asked_for_and_not_there_yet_is_refused_by_name() -> None:
 
 
 def test_what_changes_nothing_yet_is_known_by_name() -> None:
-    assert without_effect(read({"RELAY_BREAKER": "true", "RELAY_WORKERS": "2"})) == ()
-    asked = {"RELAY_BREAKER": "false", "RELAY_RETAIN_DEAD_DAYS": "7"}
+    assert without_effect(read({"RELAY_RETAIN_DEAD_DAYS": "90", "RELAY_WORKERS": "2"})) == ()
+    asked = {"RELAY_RETAIN_DELIVERED_DAYS": "8", "RELAY_RETAIN_DEAD_DAYS": "7"}
     assert set(without_effect(read(asked))) == set(asked)
 
 

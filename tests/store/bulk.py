@@ -17,7 +17,8 @@ with secret as (
     insert into secrets (id, ciphertext) values (gen_random_uuid(), '') returning id
 ), made as (
     insert into endpoints (id, tenant, name, url, event_types, rate_per_second, burst, max_in_flight, secret_id)
-    select gen_random_uuid(), 'acct_default', 'bulk-' || gen_random_uuid(), 'http://127.0.0.1/', '{*}', 10, 20, $2, s.id
+    select gen_random_uuid(), 'acct_default', 'bulk-' || gen_random_uuid(), 'http://127.0.0.1/', '{*}', 1e5, 1e5, $2,
+           s.id
     from generate_series(1, $1::integer) as n cross join secret s
     returning id
 ), state as (

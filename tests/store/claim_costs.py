@@ -75,7 +75,7 @@ async def cost(queue: Queue, *, batch: int = BATCH, claims: int = CLAIMS) -> tup
     after, costs, rows = FIRST_LANE, [], 0
     for place in range(claims + WARM_UP):
         began = time.perf_counter()
-        claim = await queue.claim_due(after=after, batch=batch, token=new_id(), lease_seconds=600, busy={})
+        claim = await queue.claim_due(after=after, batch=batch, token=new_id(), lease_seconds=600)
         spent = time.perf_counter() - began
         after = claim.resume_after
         if place >= WARM_UP and claim.deliveries:

@@ -15,7 +15,7 @@ from relay.domain.endpoint import EndpointConfig, EndpointState
 from relay.domain.secret import Secret
 from relay.store.database import Commits, Database
 from relay.store.queue import FIRST_LANE, Claim
-from tests.store.world import TENANT, World, attempt, event, lanes_of, new_id
+from tests.store.world import TENANT, World, allowed, attempt, event, lanes_of, new_id
 
 
 async def test_a_claim_hands_out_the_whole_envelope(world: World) -> None:
@@ -24,9 +24,7 @@ async def test_a_claim_hands_out_the_whole_envelope(world: World) -> None:
     envelope = added.envelope._replace(forwarded=(("traceparent", "00-ab-cd-01"), ("ce-source", "é")), hops=2)
     (appended,) = await world.append(replace(added, envelope=envelope))
     token = new_id()
-    (claimed,) = (
-        await world.queue.claim_due(after=FIRST_LANE, batch=1, token=token, lease_seconds=60, busy={})
-    ).deliveries
+    (claimed,) = (await world.queue.claim_due(after=FIRST_LANE, batch=1, token=token, lease_seconds=60)).deliveries
     assert appended.position is not None
     assert claimed == ClaimedDelivery(
         id=added.fan_out[0][0],
@@ -235,7 +233,7 @@ async def test_an_event_of_a_day_without_a_partition_is_claimed_with_its_payload
 
 
 async def test_the_next_due_time_is_none_where_nothing_is_pending(world: World) -> None:
-    assert await world.queue.seconds_to_next_due(busy={}) is None
+    assert await world.queue.seconds_to_next_due() is None
 
 
 async def test_the_next_due_time_is_the_earliest_of_the_open_lanes(world: World) -> None:
@@ -245,7 +243,7 @@ async def test_the_next_due_time_is_the_earliest_of_the_open_lanes(world: World)
         due = "update deliveries set due_at = now() + $2 * interval '1 second' where endpoint_id = $1"
         await world.sql(due, lane, due_in)
     await world.endpoints.set_state(TENANT, lanes[2], EndpointState.PAUSED)
-    seconds = await world.queue.seconds_to_next_due(busy={})
+    seconds = await world.queue.seconds_to_next_due()
     assert seconds is not None
     assert 15 < seconds <= 20
 
@@ -255,7 +253,7 @@ async def test_a_held_lane_is_due_when_its_hold_is_over(world: World) -> None:
     (lane,) = await world.add_endpoints(1)
     await world.owe(1, lane)
     await world.sql("update endpoint_state set held_until = now() + interval '30 seconds'")
-    seconds = await world.queue.seconds_to_next_due(busy={})
+    seconds = await world.queue.seconds_to_next_due()
     assert seconds is not None
     assert 25 < seconds <= 30
 
@@ -263,8 +261,8 @@ async def test_a_held_lane_is_due_when_its_hold_is_over(world: World) -> None:
 async def test_a_lane_that_is_full_here_is_not_due(world: World) -> None:
     full, other = await world.add_endpoints(2, max_in_flight=3)
     await world.owe(4, full)
-    assert await world.queue.seconds_to_next_due(busy={full: 3}) is None
-    overdue = await world.queue.seconds_to_next_due(busy={full: 2, other: 3})
+    assert await world.queue.seconds_to_next_due(allowed({full: 3})) is None
+    overdue = await world.queue.seconds_to_next_due(allowed({full: 2, other: 3}))
     assert overdue is not None
     assert overdue <= 0
 
@@ -281,6 +279,6 @@ async def test_whenever_something_is_overdue_a_round_of_claims_finds_it(world: W
     assert lanes_of((await world.claim(busy=busy)).deliveries) == {lanes[5]: 2}
     busy[lanes[5]] = 2
     assert (await world.claim(busy=busy)).deliveries == ()
-    seconds = await world.queue.seconds_to_next_due(busy=busy)
+    seconds = await world.queue.seconds_to_next_due(allowed(busy))
     assert seconds is not None
     assert seconds > 3_500

@@ -18,7 +18,7 @@ import pytest
 
 from relay.store import statements
 from relay.store.database import _SESSION, Connection
-from relay.store.queue import FIRST_LANE
+from relay.store.queue import FIRST_LANE, UNBOUNDED
 from relay.store.statements import Statement
 from tests.store import bulk
 from tests.store.world import World, attempt, event, named, new_id, only
@@ -274,7 +274,7 @@ async def test_a_claim_touches_few_rows_however_many_a_closed_lane_holds(watched
         await connection.execute("select pg_stat_force_next_flush()")
         answer = await connection.fetchval(
             f"explain (analyze, buffers, format json) {statements.text('claim_due')}",
-            FIRST_LANE, 300, new_id(), 60.0, [], [],
+            FIRST_LANE, 300, new_id(), 60.0, [], [], [], UNBOUNDED, UNBOUNDED, [], True, 10.0, 5.0,
         )  # fmt: skip # the arguments of one call
     top = json.loads(answer)[0]["Plan"]
     assert top["Actual Rows"] == 300

@@ -23,7 +23,7 @@ async def test_a_receipt_and_its_deliveries_are_of_one_moment(database_dsn: str,
     house = House(database_dsn, database)
     endpoint = await house.endpoint("http://127.0.0.1:1/")
     receipts = await house.events(200, endpoint)
-    claim = await house.queue.claim_due(after=FIRST_LANE, batch=200, token=new_id(), lease_seconds=60.0, busy={})
+    claim = await house.queue.claim_due(after=FIRST_LANE, batch=200, token=new_id(), lease_seconds=60.0)
     by_receipt = {delivery.receipt_id: delivery for delivery in claim.deliveries}
 
     async def read_until_closed(receipt: UUID) -> list[ReceiptView]:

@@ -12,14 +12,15 @@ from uuid import UUID
 import pytest
 
 from relay.domain.attempt import AttemptRecord
-from relay.domain.delivery import DeadReason, DeliveryMove, DeliveryStatus
+from relay.domain.delivery import ClaimedDelivery, DeadReason, DeliveryMove, DeliveryStatus
 from relay.domain.endpoint import EndpointState
+from relay.domain.outcome import LaneNotice
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.sending import ErrorClass, Phases
 from relay.store.database import Database
 from relay.store.faults import StoreRefused
-from relay.store.queue import LaneHold, Recorded
-from tests.store.world import TENANT, World, attempt, new_id
+from relay.store.queue import Recorded
+from tests.store.world import GONE, TENANT, World, attempt, held, new_id
 
 NOTHING_LOST: frozenset[tuple[UUID, UUID]] = frozenset()
 
@@ -252,7 +253,7 @@ async def test_a_hold_closes_the_lane_for_its_time_and_tells_why(world: World) -
     lane = await world.add_endpoint()
     (receipt, _) = await world.owe(2, lane)
     claimed = await world.claim_one()
-    await world.queue.record([attempt(claimed, DeliveryMove.RETRY)], [LaneHold(lane, 30.0, "retry_after")])
+    await world.record(attempt(claimed, DeliveryMove.RETRY, lane=held(30.0)))
     await world.make_due_again()
     assert (await world.claim()).deliveries == ()
     view = await world.receipts.delivery(TENANT, claimed.id)
@@ -263,25 +264,21 @@ async def test_a_hold_closes_the_lane_for_its_time_and_tells_why(world: World) -
 
 
 async def test_a_shorter_hold_does_not_cut_a_longer_one(world: World) -> None:
-    lane = await world.add_endpoint()
-    await world.queue.record([], [LaneHold(lane, 300.0, "long")])
-    await world.queue.record([], [LaneHold(lane, 1.0, "short")])
-    reason, left = (
-        await world.sql("select held_reason, extract(epoch from held_until - now())::float from endpoint_state")
-    )[0]
-    assert reason == "long"
-    assert left > 290
+    await world.owe(2, await world.add_endpoint())
+    first, second = (await world.claim()).deliveries
+    await world.record(attempt(first, DeliveryMove.RETRY, lane=held(300.0)))
+    await world.record(attempt(second, DeliveryMove.RETRY, lane=held(1.0)))
+    assert await world.value("select extract(epoch from held_until - now())::float from endpoint_state") > 290
 
 
 async def test_a_disabling_hold_closes_the_lane_until_a_person_resumes_it(world: World) -> None:
     lane = await world.add_endpoint()
     await world.owe(2, lane)
     claimed = await world.claim_one()
-    bury = attempt(claimed, DeliveryMove.BURY, dead=DeadReason.PERMANENT_FAILURE)
-    await world.queue.record([bury], [LaneHold(lane, None, "gone")])
+    await world.record(attempt(claimed, DeliveryMove.BURY, dead=DeadReason.PERMANENT_FAILURE, lane=GONE))
     endpoint = await world.endpoints.get(TENANT, lane)
     assert endpoint is not None
-    assert (endpoint.state, endpoint.state_reason) == (EndpointState.DISABLED, "gone")
+    assert (endpoint.state, endpoint.state_reason) == (EndpointState.DISABLED, "the endpoint answered 410 Gone")
     assert (await world.claim()).deliveries == ()
     await world.endpoints.set_state(TENANT, lane, EndpointState.ACTIVE)
     assert len((await world.claim()).deliveries) == 1
@@ -289,8 +286,10 @@ async def test_a_disabling_hold_closes_the_lane_until_a_person_resumes_it(world:
 
 async def test_a_pause_by_a_person_is_not_overwritten_by_a_410(world: World) -> None:
     lane = await world.add_endpoint()
+    await world.owe(1, lane)
+    claimed = await world.claim_one()
     await world.endpoints.set_state(TENANT, lane, EndpointState.PAUSED, "maintenance")
-    await world.queue.record([], [LaneHold(lane, None, "gone")])
+    await world.record(attempt(claimed, DeliveryMove.BURY, dead=DeadReason.PERMANENT_FAILURE, lane=GONE))
     endpoint = await world.endpoints.get(TENANT, lane)
     assert endpoint is not None
     assert (endpoint.state, endpoint.state_reason) == (EndpointState.PAUSED, "maintenance")
@@ -298,10 +297,12 @@ async def test_a_pause_by_a_person_is_not_overwritten_by_a_410(world: World) -> 
 
 async def test_a_pause_leaves_what_a_410_has_disabled_as_it_is_until_it_is_resumed(world: World) -> None:
     lane = await world.add_endpoint()
-    await world.queue.record([], [LaneHold(lane, None, "gone")])
+    await world.owe(1, lane)
+    gone = attempt(await world.claim_one(), DeliveryMove.BURY, dead=DeadReason.PERMANENT_FAILURE, lane=GONE)
+    await world.record(gone)
     paused = await world.endpoints.set_state(TENANT, lane, EndpointState.PAUSED)
     assert paused is not None
-    assert (paused.state, paused.state_reason) == (EndpointState.DISABLED, "gone")
+    assert (paused.state, paused.state_reason) == (EndpointState.DISABLED, "the endpoint answered 410 Gone")
     resumed = await world.endpoints.set_state(TENANT, lane, EndpointState.ACTIVE)
     assert resumed is not None
     assert (resumed.state, resumed.state_reason) == (EndpointState.ACTIVE, None)
@@ -311,8 +312,9 @@ async def test_outcomes_and_holds_are_one_transaction(world: World) -> None:
     lane = await world.add_endpoint()
     await world.owe(1, lane)
     claimed = await world.claim_one()
+    await world.sql("alter table endpoint_state add constraint no_hold check (held_until is null)")
     with pytest.raises(StoreRefused):
-        await world.queue.record([attempt(claimed)], [LaneHold(lane, 5.0, "nul \x00")])
+        await world.record(attempt(claimed, lane=held(5.0)))
     assert await world.statuses() == {"in_flight": 1}
 
 
@@ -412,23 +414,31 @@ async def test_recorders_of_the_same_lost_attempts_in_other_orders_do_not_deadlo
     assert await world.rows_in("delivery_attempts") == 1_600, "theirs and the reaper's"
 
 
-async def hold_often(dsn: str, lanes: list[UUID], rounds: int) -> None:
-    """Hold and disable lanes in batches whose order has nothing to do with the ids."""
+async def hold_often(dsn: str, claimed: list[ClaimedDelivery]) -> None:
+    """Record failures, holds and the ends of endpoints in an order that has nothing to do with the ids."""
     database = await Database.connect(dsn, name="holder", size=1)
     world = World.over(database)
+    notices = [GONE, held(0.001), LaneNotice(answered=False)]
+    random.shuffle(claimed)
     try:
-        for _ in range(rounds):
-            holds = [LaneHold(lane, seconds, "x") for lane in lanes for seconds in (None, 0.0)]
-            random.shuffle(holds)
-            await world.queue.record([], holds)
+        for start in range(0, len(claimed), 12):
+            batch = [
+                attempt(each, DeliveryMove.RETRY, lane=notices[place % len(notices)])
+                for place, each in enumerate(claimed[start : start + 12])
+            ]
+            await world.record(*batch)
     finally:
         await database.close()
 
 
-async def test_holds_of_the_same_lanes_in_other_orders_do_not_deadlock(world: World, database_dsn: str) -> None:
+async def test_lessons_for_the_same_lanes_in_other_orders_do_not_deadlock(world: World, database_dsn: str) -> None:
     lanes = await world.add_endpoints(6)
+    await world.sql("update endpoints set credential = 'shared' where id = any ($1)", lanes[:4])
+    for lane in lanes:
+        await world.owe(180, lane)
+    claimed = [each for _ in range(11) for each in (await world.claim(batch=100)).deliveries]
     async with asyncio.timeout(60):
-        await asyncio.gather(*(hold_often(database_dsn, lanes, 15) for _ in range(6)))
+        await asyncio.gather(*(hold_often(database_dsn, claimed[worker::6]) for worker in range(6)))
     assert await world.value("select deadlocks from pg_stat_database where datname = current_database()") == 0
 
 

@@ -12,8 +12,8 @@ from relay.domain.delivery import DeadReason, DeliveryMove, DeliveryStatus
 from relay.domain.receipt import ReceiptOutcome
 from relay.store.database import Database
 from relay.store.faults import StoreUnavailable
-from relay.store.queue import LaneHold, Queue, Recorded
-from tests.store.world import World, attempt
+from relay.store.queue import Queue, Recorded
+from tests.store.world import World, attempt, held
 from tests.support.link import Link
 
 NOTHING_LOST: frozenset[tuple[UUID, UUID]] = frozenset()
@@ -35,13 +35,13 @@ async def queue(link: Link) -> AsyncIterator[Queue]:
     await database.close()
 
 
-async def twice(link: Link, queue: Queue, batch: Sequence[AttemptRecord], holds: Sequence[LaneHold] = ()) -> Recorded:
+async def twice(link: Link, queue: Queue, batch: Sequence[AttemptRecord]) -> Recorded:
     """Record a batch whose answer is lost, and then once more."""
     link.lose_next_answer()
     with pytest.raises(StoreUnavailable):
-        await queue.record(batch, holds)
+        await queue.record(batch)
     assert link.losses == 1
-    return await queue.record(batch, holds)
+    return await queue.record(batch)
 
 
 async def test_what_was_committed_before_its_answer_was_lost_lost_no_lease(
@@ -62,10 +62,9 @@ async def test_what_was_committed_before_its_answer_was_lost_lost_no_lease(
 
 
 async def test_a_lost_answer_to_a_batch_with_a_hold_is_made_good_too(world: World, link: Link, queue: Queue) -> None:
-    endpoint = await world.add_endpoint()
-    (receipt,) = await world.owe(1, endpoint)
-    batch = [attempt(await world.claim_one())]
-    recorded = await twice(link, queue, batch, [LaneHold(endpoint, 60.0, "retry_after")])
+    (receipt,) = await world.owe(1, await world.add_endpoint())
+    batch = [attempt(await world.claim_one(), lane=held(60.0))]
+    recorded = await twice(link, queue, batch)
     assert recorded == Recorded(NOTHING_LOST, {receipt: ReceiptOutcome.DELIVERED})
 
 

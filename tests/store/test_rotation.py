@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from relay.domain.outcome import DeferralReason
 from relay.store.queue import FIRST_LANE, Claim
 from tests.store import bulk
 from tests.store.world import World, lanes_of
@@ -132,7 +133,8 @@ async def test_closed_lanes_are_passed_over_five_hundred_and_twelve_at_a_time(wo
     await owe(world, len(lanes), lanes)
     await world.sql("update endpoints set status = 'paused' where id = any ($1)", lanes[:-5])
     first = await world.claim(batch=100)
-    assert first == Claim((), lanes[LANES - 1], came_around=False)
+    assert first == Claim((), lanes[LANES - 1], came_around=False, found_closed=first.found_closed)
+    assert [gate for _, gate in first.found_closed] == [DeferralReason.PAUSED] * LANES
     second = await world.claim(after=first.resume_after, batch=100)
     assert set(lanes_of(second.deliveries)) == set(lanes[-5:])
     assert second.came_around

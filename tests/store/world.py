@@ -21,13 +21,13 @@ from relay.domain.backoff import DEFAULT
 from relay.domain.delivery import ClaimedDelivery, DeadReason, DeliveryMove
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.envelope import Envelope
-from relay.domain.outcome import OutcomeClass
+from relay.domain.outcome import LaneNotice, OutcomeClass
 from relay.domain.secret import Secret
 from relay.domain.sending import Phases
 from relay.store.database import Connection, Database
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.journal import Addition, Appended, IdempotencyKey, Journal, Versions
-from relay.store.queue import FIRST_LANE, Claim, Queue, Recorded
+from relay.store.queue import FIRST_LANE, UNBOUNDED, Allowance, Claim, Queue, Recorded
 from relay.store.receipts import Receipts
 from relay.store.vault import Vault, new_key
 
@@ -41,6 +41,12 @@ CLASS_OF = {
     DeliveryMove.RETRY: OutcomeClass.RETRYABLE,
     DeliveryMove.BURY: OutcomeClass.PERMANENT,
 }
+
+
+WIDE = EndpointConfig(
+    name="", url="http://127.0.0.1:9099/ok", rate_per_second=100_000, burst=100_000, max_in_flight=100_000
+)
+"""An endpoint that limits nothing."""
 
 
 def new_id(*, unix_ms: int | None = None) -> UUID:
@@ -99,6 +105,7 @@ def attempt(
     delay: float = 0.0,
     dead: DeadReason | None = None,
     reason: str | None = None,
+    lane: LaneNotice | None = None,
 ) -> AttemptRecord:
     """What came of a claimed delivery."""
     return AttemptRecord(
@@ -114,12 +121,22 @@ def attempt(
         delay_seconds=delay,
         dead_reason=dead,
         reason=reason,
-        status_code=200,
+        status_code=410 if lane == GONE else 200,
         error_class=None,
         snippet="ok",
         phases=Phases(1.0, 2.0, 3.0, 4.0, 5.0),
         display_url="http://127.0.0.1:9099/ok",
+        lane=lane,
     )
+
+
+GONE = LaneNotice(answered=True, disable=True)
+"""What a 410 tells of a lane."""
+
+
+def held(seconds: float) -> LaneNotice:
+    """What a 429 tells of a lane."""
+    return LaneNotice(answered=True, hold_seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +187,13 @@ class World:
     ) -> UUID:
         """An endpoint of the tenant; without a configuration, one that limits nothing."""
         endpoint = new_id()
-        config = config or EndpointConfig(name=endpoint.hex, url="http://127.0.0.1:9099/ok", max_in_flight=100_000)
+        config = config or replace(WIDE, name=endpoint.hex)
         await self.endpoints.create(tenant, endpoint, config, secret_id=new_id(), secret=Secret(secret))
         return endpoint
 
     async def add_endpoints(self, number: int, *, max_in_flight: int = 100_000) -> list[UUID]:
         """Several endpoints, in the order of their lanes."""
-        config = EndpointConfig(name="", url="http://127.0.0.1:9099/ok", max_in_flight=max_in_flight)
+        config = replace(WIDE, max_in_flight=max_in_flight)
         made = [await self.add_endpoint(replace(config, name=f"consumer-{place}")) for place in range(number)]
         return sorted(made)
 
@@ -205,7 +222,7 @@ class World:
     ) -> Claim:
         """One claim under a token of its own."""
         return await self.queue.claim_due(
-            after=after, batch=batch, token=new_id(), lease_seconds=lease, busy=busy or {}
+            after=after, batch=batch, token=new_id(), lease_seconds=lease, allowance=allowed(busy or {})
         )
 
     async def claim_one(self, *, lease: float = 60.0) -> ClaimedDelivery:
@@ -232,6 +249,11 @@ class World:
     async def make_due_again(self) -> None:
         """Let the time pass until everything pending is due."""
         await self.sql("update deliveries set due_at = now() - interval '1 second' where status = 'pending'")
+
+
+def allowed(busy: Mapping[UUID, int]) -> Allowance:
+    """What a process may claim that has so many deliveries of these lanes under way, and no windows of its own."""
+    return Allowance(lanes=list(busy), busy=list(busy.values()), windows=[UNBOUNDED] * len(busy))
 
 
 def lanes_of(claimed: Iterable[ClaimedDelivery]) -> dict[UUID, int]:

@@ -68,9 +68,11 @@ class House:
         self.ear = Ear()
 
     async def endpoint(self, url: str, **config: Any) -> UUID:
-        """A new endpoint of the default tenant; a `secret` of its own stands among the fields."""
+        """A new endpoint of the default tenant, without a limit to its rate unless one is given; a `secret` of its own
+        stands among the fields."""
         secret = config.pop("secret", SECRET)
-        fields = {"name": f"n-{os.urandom(4).hex()}", "url": url, **config}
+        rate = {"rate_per_second": 100_000, "burst": 100_000}
+        fields = {"name": f"n-{os.urandom(4).hex()}", "url": url, **rate, **config}
         made = await self.endpoints.create(
             TENANT, new_id(), EndpointConfig(**fields), secret_id=new_id(), secret=Secret(secret)
         )

@@ -80,7 +80,7 @@ def waiting_for(view: DeliveryView) -> str | None:
     if view.endpoint_state is not EndpointState.ACTIVE:
         # disabled by a 410 is held just as paused is: until a person resumes it
         return DeferralReason.PAUSED
-    if view.held_reason is not None:
+    if view.held_reason is not None and (view.held_until is None or view.held_until > view.due_at):
         return view.held_reason
     return WAITS_FOR_RETRY if view.attempts else None
 

@@ -39,7 +39,7 @@ from relay.settings import Settings
 from relay.store.database import Commits, Database
 from relay.store.endpoints import Destinations
 from relay.store.health import Health
-from relay.store.queue import Queue
+from relay.store.queue import Gates, Queue
 from relay.store.quorum import examine
 from relay.store.retention import Retention
 from relay.store.wakeups import WakeupListener
@@ -104,7 +104,7 @@ def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Am
     return Dispatcher(
         process=ids.uuid7(int(world.now().timestamp() * 1000), world.entropy(ids.ENTROPY_BYTES)),
         stores=Stores(
-            queue=Queue(pools.claims, pools.records),
+            queue=Queue(pools.claims, pools.records, gates_of(settings)),
             health=Health(pools.housekeeping),
             retention=Retention(pools.housekeeping),
             wakeups=WakeupListener(installation.dsn.expose(), name=f"{NAME} wake-ups"),
@@ -131,6 +131,11 @@ def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:
         quorum=settings.journal_quorum,
         quorum_seconds=min(settings.journal_timeout_ms / 1000, PROOF_SECONDS),
     )
+
+
+def gates_of(settings: Settings) -> Gates:
+    """What closes the lanes of endpoints, by these settings."""
+    return Gates(breaker=settings.breaker_policy, timeout_seconds=settings.total_timeout_secs)
 
 
 def send_limits_of(settings: Settings) -> SendLimits:

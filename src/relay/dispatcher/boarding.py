@@ -71,7 +71,8 @@ class Boarding:
                 flights.append(Flight(delivery, address, claimed_at, asked_at + self._lease_seconds))
             else:
                 unusable.append(delivery)
-        self._launcher.flights.board(flights)
+        self._launcher.flights.board(flights, claimed_at)
+        self._launcher.flights.lanes.doubt(claim.doubtful)
         self._hand_back(_others(claim, sendable), HandBackReason.QUORUM, UNPROVEN_DELAY_SECONDS)
         self._hand_back(unusable, HandBackReason.LOCAL, UNUSABLE_DELAY_SECONDS)
         self._launcher.launch()

@@ -16,7 +16,7 @@ from relay.dispatcher.flights import Flights
 from relay.dispatcher.recorder import Recorder
 from relay.domain import ids
 from relay.domain.ambient import Ambient
-from relay.domain.telemetry import DeliveriesClaimed, Listener, Loop, LoopSucceeded, PermitsAwaited
+from relay.domain.telemetry import DeliveriesClaimed, LaneFoundClosed, Listener, Loop, LoopSucceeded, PermitsAwaited
 from relay.store.queue import FIRST_LANE, Claim, Queue
 
 PACE_SECONDS = 0.010
@@ -68,6 +68,7 @@ class Claimer:
             claim = await self._asked()
             self._after = claim.resume_after
             self._emit(LoopSucceeded(Loop.CLAIMER, len(claim.deliveries)))
+            self._tell_closed(claim)
             if claim.deliveries:
                 took = self._ambient.monotonic() - asked_at
                 self._emit(DeliveriesClaimed(len(claim.deliveries), _lanes(claim), took))
@@ -80,8 +81,9 @@ class Claimer:
                 await self._pace(asked_at)
 
     def _has_seen_every_lane_empty(self, claim: Claim) -> bool:
-        """Whether no lane had anything to claim since something was claimed, or since the last rest."""
-        if claim.deliveries:
+        """Whether no lane had anything to claim since something was claimed, or since the last rest. A lane from which
+        somebody else was just claiming may have more."""
+        if claim.deliveries or claim.contended:
             self._empty_rounds = 0
             return False
         if claim.resume_after != FIRST_LANE:
@@ -109,12 +111,16 @@ class Claimer:
             batch=max(1, min(self._tuning.batch, self._room)),
             token=token,
             lease_seconds=self._tuning.lease_seconds,
-            busy=self._flights.busy,
+            allowance=self._flights.lanes.allowance(ambient.monotonic()),
         )
+
+    def _tell_closed(self, claim: Claim) -> None:
+        for consumer, reason in claim.found_closed:
+            self._emit(LaneFoundClosed(consumer, reason))
 
     async def _rest(self) -> None:
         """Nothing is due in any lane: sleep until something may be."""
-        seconds = await self._queue.seconds_to_next_due(busy=self._flights.busy)
+        seconds = await self._queue.seconds_to_next_due(self._flights.lanes.allowance(self._ambient.monotonic()))
         poll = self._tuning.poll_seconds
         await self._alarm.wait(poll if seconds is None else min(max(seconds, 0.0), poll))
 

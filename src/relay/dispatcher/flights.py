@@ -1,22 +1,19 @@
 """Flights: the deliveries that this process holds, from the claim to the answer, and the permits they take.
 
 Owns the counting. A flight takes a permit of its lane when it boards and one of the process's sends when it is
-launched; `land` returns both, whatever became of it. A lane that an answer has just closed is kept shut here until the
-database knows of it. Invariant: the counts are those of the flights that are held,
-since nothing else changes them and landing twice changes nothing.
+launched; `land` returns both, whatever became of it. How many permits a lane has is `lanes`' question. Invariant: the
+counts are those of the flights that are held, since nothing else changes them and landing twice changes nothing.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from relay.dispatcher.directory import Address
+from relay.dispatcher.lanes import Lane, Lanes
 from relay.domain.delivery import ClaimedDelivery
-
-FULL = 1_000_000
-"""More flights than any lane may have."""
 
 
 class Flight:
@@ -26,7 +23,7 @@ class Flight:
     duration, since it began no sooner than the claim was asked for. `launched_at` is None until the sender has it.
     """
 
-    __slots__ = ("address", "claimed", "claimed_at", "landed", "launched_at", "lease_ends_at")
+    __slots__ = ("address", "claimed", "claimed_at", "landed", "lane", "launched_at", "lease_ends_at")
 
     def __init__(self, claimed: ClaimedDelivery, address: Address, claimed_at: float, lease_ends_at: float) -> None:
         self.claimed = claimed
@@ -35,6 +32,7 @@ class Flight:
         self.lease_ends_at = lease_ends_at
         self.launched_at: float | None = None
         self.landed = False
+        self.lane: Lane | None = None
 
     @property
     def lease(self) -> tuple[UUID, UUID]:
@@ -53,25 +51,7 @@ class Flights:
         self._ahead = ahead
         self._waiting: deque[Flight] = deque()
         self._launched: set[Flight] = set()
-        self._by_endpoint: dict[UUID, int] = {}
-        self._shut: set[UUID] = set()
-
-    @property
-    def busy(self) -> dict[UUID, int]:
-        """How many flights each lane has, `FULL` for a lane that is shut; lanes with nothing are not named."""
-        return {**self._by_endpoint, **dict.fromkeys(self._shut, FULL)}
-
-    def shut(self, endpoint: UUID) -> None:
-        """Claim and launch nothing for this lane until `reopen`."""
-        self._shut.add(endpoint)
-
-    def reopen(self, endpoint: UUID) -> None:
-        """The database holds the lane itself from now on."""
-        self._shut.discard(endpoint)
-
-    def is_shut(self, endpoint: UUID) -> bool:
-        """Whether an answer has closed this lane and the database may not know of it yet."""
-        return endpoint in self._shut
+        self.lanes = Lanes(limit)
 
     @property
     def launched(self) -> int:
@@ -88,12 +68,11 @@ class Flights:
         """How many more may be claimed."""
         return self._limit + self._ahead - self.held
 
-    def board(self, flights: Iterable[Flight]) -> None:
+    def board(self, flights: Iterable[Flight], now: float) -> None:
         """Take claimed deliveries in; each takes a permit of its lane."""
         for flight in flights:
+            flight.lane = self.lanes.enter(flight.claimed.endpoint_id, now)
             self._waiting.append(flight)
-            endpoint = flight.claimed.endpoint_id
-            self._by_endpoint[endpoint] = self._by_endpoint.get(endpoint, 0) + 1
 
     def ready(self) -> list[Flight]:
         """Take out those that may be launched now, in the order they boarded. Each must be launched or landed."""
@@ -111,17 +90,15 @@ class Flights:
             return
         flight.landed = True
         self._launched.discard(flight)
-        endpoint = flight.claimed.endpoint_id
-        left = self._by_endpoint[endpoint] - 1
-        if left:
-            self._by_endpoint[endpoint] = left
-        else:
-            del self._by_endpoint[endpoint]
+        if flight.lane is not None:
+            self.lanes.leave(flight.lane)
 
-    def ground(self) -> list[Flight]:
-        """Land everything that was not launched yet, and answer it."""
-        grounded = list(self._waiting)
-        self._waiting.clear()
+    def ground(self, endpoints: Collection[UUID] | None = None) -> list[Flight]:
+        """Land everything that was not launched yet, to these endpoints or at all, and answer it."""
+        grounded = [each for each in self._waiting if endpoints is None or each.claimed.endpoint_id in endpoints]
+        self._waiting = deque(
+            each for each in self._waiting if endpoints is not None and each.claimed.endpoint_id not in endpoints
+        )
         for flight in grounded:
             self.land(flight)
         return grounded

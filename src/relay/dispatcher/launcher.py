@@ -19,6 +19,7 @@ from relay.domain.outcome import (
     HandBack,
     HandBackReason,
     Judgement,
+    LaneNotice,
     OutcomeClass,
     OutcomeReason,
     judge,
@@ -144,9 +145,19 @@ class Launcher:
             self._tell_trouble(address.consumer, facts.detail)
             return
         self._recorder.add(flight, facts, judgement, wait_ms=(flight.launched_at - flight.claimed_at) * 1000)
-        lane = judgement.lane
-        if lane is not None and (lane.disable or lane.hold_seconds):
-            self.flights.shut(claimed.endpoint_id)
+        self._teach(flight, judgement.lane)
+
+    def _teach(self, flight: Flight, notice: LaneNotice | None) -> None:
+        """What this process's part of the lane learns; the database hears of it with the record."""
+        if notice is None or flight.lane is None:
+            return
+        lanes = self.flights.lanes
+        if notice.answered:
+            lanes.answered(flight.lane, self._ambient.monotonic())
+        else:
+            lanes.failed(flight.lane)
+        if notice.disable or notice.hold_seconds:
+            lanes.shut(flight.claimed.endpoint_id)
 
     def _tell_trouble(self, consumer: str, detail: str) -> None:
         """Tell at once, and while it goes on now and then, that this machine cannot send."""
@@ -160,7 +171,7 @@ class Launcher:
     def _grounded(self, flight: Flight, now: float) -> bool:
         """Deal with a flight that must not be sent; answers whether it was one."""
         claimed, address = flight.claimed, flight.address
-        if self.flights.is_shut(claimed.endpoint_id):
+        if self.flights.lanes.is_shut(claimed.endpoint_id):
             self.flights.land(flight)
             self._recorder.hand_back([flight.lease], HandBackReason.GATE, 0.0)
         elif flight.lease_ends_at - now < address.ready.timeout_seconds:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,11 +20,11 @@ from relay.dispatcher.alarm import Alarm
 from relay.dispatcher.flights import Flight, Flights
 from relay.domain.ambient import Ambient
 from relay.domain.attempt import AttemptRecord, snippet_text
+from relay.domain.breaker import BreakerState
 from relay.domain.delivery import DeadReason, DeliveryMove
 from relay.domain.outcome import (
     Acked,
     Bury,
-    DeferralReason,
     HandBack,
     HandBackReason,
     Judgement,
@@ -33,6 +34,7 @@ from relay.domain.outcome import (
 from relay.domain.sending import SendFacts
 from relay.domain.telemetry import (
     AttemptFact,
+    BreakerMoved,
     DeadLettered,
     DeliveriesHandedBack,
     EndpointDisabled,
@@ -46,7 +48,7 @@ from relay.domain.telemetry import (
     attempts_recorded,
 )
 from relay.store.faults import StoreRefused
-from relay.store.queue import LaneHold, Queue, Recorded
+from relay.store.queue import LaneMove, Queue, Recorded
 
 BATCH = 500
 """Attempts per transaction at the most."""
@@ -177,17 +179,24 @@ class Recorder:
     async def _write(self, batch: list[Outcome], taken: list[Outcome]) -> None:
         """Write a batch, drop what it was taken from, then tell: a listener's bug must not repeat what is written."""
         began = self._ambient.monotonic()
-        holds = _holds(batch)
-        recorded = await self._queue.record([outcome.record for outcome in batch], holds)
+        recorded = await self._queue.record([outcome.record for outcome in batch])
         self._drop(taken)
-        self._tell(batch, recorded, holds, self._ambient.monotonic() - began)
+        self._ground(recorded)
+        self._tell(batch, recorded, self._ambient.monotonic() - began)
 
     def _drop(self, taken: list[Outcome]) -> None:
         del self._outcomes[: len(taken)]
-        for hold in _holds(taken):
-            self._flights.reopen(hold.endpoint_id)
+        for outcome in taken:
+            if _closes_its_lane(outcome):
+                self._flights.lanes.reopen(outcome.record.endpoint_id)
 
-    def _tell(self, batch: list[Outcome], recorded: Recorded, holds: list[LaneHold], seconds: float) -> None:
+    def _ground(self, recorded: Recorded) -> None:
+        """What was claimed for a lane before its breaker opened, and is not sent yet, goes back."""
+        opened = {each.endpoint_id for each in recorded.breakers if each.state is BreakerState.OPEN}
+        if opened and (grounded := self._flights.ground(opened)):
+            self.hand_back([flight.lease for flight in grounded], HandBackReason.GATE, 0.0)
+
+    def _tell(self, batch: list[Outcome], recorded: Recorded, seconds: float) -> None:
         emit = self._emit
         now = self._ambient.now().timestamp()
         emit(attempts_recorded([_fact(outcome, now) for outcome in batch], seconds))
@@ -202,17 +211,30 @@ class Recorder:
             emit(ReceiptsClosed(outcome, count))
         for (consumer, reason), count in _dead(batch).items():
             emit(DeadLettered(consumer, reason, count))
-        self._tell_holds(batch, holds)
+        self._tell_lanes(batch, recorded.breakers)
 
-    def _tell_holds(self, batch: list[Outcome], holds: list[LaneHold]) -> None:
+    def _tell_lanes(self, batch: list[Outcome], breakers: Sequence[LaneMove]) -> None:
         names = {outcome.record.endpoint_id: outcome.consumer for outcome in batch}
-        for hold in holds:
-            consumer = names.get(hold.endpoint_id, "")
-            if hold.seconds is None:
-                self._emit(EndpointDisabled(consumer))
+        for move in breakers:
+            self._emit(BreakerMoved(names[move.endpoint_id], move.state, move.trips))
+            # a lane that opens has more to give
+            self._alarm.ring()
+        held: dict[UUID, float] = {}
+        for outcome in filter(_closes_its_lane, batch):
+            notice, endpoint = outcome.judgement.lane, outcome.record.endpoint_id
+            assert notice is not None, "only a notice closes a lane"
+            held[endpoint] = max(held.get(endpoint, 0.0), math.inf if notice.disable else notice.hold_seconds)
+        for endpoint, seconds in held.items():
+            if seconds == math.inf:
+                self._emit(EndpointDisabled(names[endpoint]))
             else:
-                self._emit(LaneHeld(consumer, hold.seconds))
-                self._alarm.expect(hold.seconds)
+                self._emit(LaneHeld(names[endpoint], seconds))
+                self._alarm.expect(seconds)
+
+
+def _closes_its_lane(outcome: Outcome) -> bool:
+    notice = outcome.judgement.lane
+    return notice is not None and (notice.disable or notice.hold_seconds > 0)
 
 
 def _dead(batch: list[Outcome]) -> Counter[tuple[str, DeadReason]]:
@@ -257,6 +279,7 @@ def _outcome(flight: Flight, facts: SendFacts, judgement: Judgement, wait_ms: fl
         snippet=snippet_text(facts.snippet) if facts.snippet else "",
         phases=replace(facts.phases, wait_ms=wait_ms),
         display_url=address.ready.display_url,
+        lane=judgement.lane,
     )
     return Outcome(record, judgement, address.consumer, facts.phases.total_ms / 1000, claimed.received_at.timestamp())
 
@@ -282,23 +305,3 @@ def _reason(facts: SendFacts, judgement: Judgement) -> str:
     came = str(facts.status_code) if facts.status_code is not None else str(facts.error_class or "not sent")
     detail = f": {facts.detail}" if facts.detail else f" ({judgement.reason})"
     return (came + detail).replace("\x00", "")[:DETAIL_LIMIT]
-
-
-def _holds(batch: list[Outcome]) -> list[LaneHold]:
-    """What the batch's lanes learn: the longest hold of each, or that a 410 closed it."""
-    holds: dict[UUID, LaneHold] = {}
-    for outcome in batch:
-        lane, endpoint = outcome.judgement.lane, outcome.record.endpoint_id
-        if lane is None or not (lane.disable or lane.hold_seconds):
-            continue
-        known = holds.get(endpoint)
-        if lane.disable:
-            holds[endpoint] = LaneHold(endpoint, None, _why_gone(outcome.record))
-        elif known is None or (known.seconds is not None and known.seconds < lane.hold_seconds):
-            holds[endpoint] = LaneHold(endpoint, lane.hold_seconds, DeferralReason.RETRY_AFTER)
-    return list(holds.values())
-
-
-def _why_gone(record: AttemptRecord) -> str:
-    """Why an endpoint is disabled, for people."""
-    return "the endpoint answered " + ("410 Gone" if record.status_code == 410 else str(record.reason))

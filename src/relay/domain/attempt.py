@@ -11,7 +11,7 @@ from datetime import datetime
 from uuid import UUID
 
 from relay.domain.delivery import DeadReason, DeliveryMove
-from relay.domain.outcome import OutcomeClass
+from relay.domain.outcome import LaneNotice, OutcomeClass
 from relay.domain.sending import ErrorClass, Phases
 
 
@@ -21,6 +21,7 @@ class AttemptRecord:
 
     `move` is one of ACK, RECEIVE, RETRY (then `delay_seconds` counts) and BURY (then `dead_reason` is set). `reason`
     says in a few words why it was not an ack, for people; `snippet` is what `snippet_text` made of the body's head.
+    `lane` is what the endpoint's lane learns, None where nothing was learned.
     """
 
     delivery_id: UUID
@@ -40,6 +41,7 @@ class AttemptRecord:
     snippet: str
     phases: Phases
     display_url: str
+    lane: LaneNotice | None = None
 
 
 def snippet_text(body: bytes) -> str:

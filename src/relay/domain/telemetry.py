@@ -179,11 +179,11 @@ class RetriesScheduled:
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveriesDeferred:
-    """A gate kept so many lanes, or so many claimed deliveries, waiting."""
+class LaneFoundClosed:
+    """A gate keeps what is due in a lane waiting; told once for each time that it closed."""
 
+    consumer: str
     reason: DeferralReason
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +407,7 @@ Happening = (
     | DeliveriesClaimed
     | AttemptsRecorded
     | RetriesScheduled
-    | DeliveriesDeferred
+    | LaneFoundClosed
     | DeliveriesHandedBack
     | SendsFailedHere
     | PermitsAwaited

@@ -77,7 +77,7 @@ async def queue(dsn: str, batch: int) -> None:
     store = Queue(claims, records)
     done, after, began = 0, FIRST_LANE, _Instant()
     while True:
-        claim = await store.claim_due(after=after, batch=batch, token=new_id(), lease_seconds=60, busy={})
+        claim = await store.claim_due(after=after, batch=batch, token=new_id(), lease_seconds=60)
         if not claim.deliveries and after == claim.resume_after == FIRST_LANE:
             break
         after = claim.resume_after

@@ -83,7 +83,7 @@ class Counting:
             t.DurabilityKnown: (self._durable, frozenset({names.JOURNAL_DURABILITY})),
             t.AttemptsRecorded: (self._recorded, frozenset({names.ATTEMPTS, names.SEND, names.DELIVERY})),
             t.RetriesScheduled: (self._retried, frozenset({names.RETRIES})),
-            t.DeliveriesDeferred: (self._deferred, frozenset({names.DEFERRED})),
+            t.LaneFoundClosed: (self._deferred, frozenset({names.DEFERRED})),
             t.DeliveriesHandedBack: (self._handed_back, frozenset({names.HANDED_BACK})),
             t.PermitsAwaited: (self._awaited, frozenset({names.GLOBAL_WAIT})),
             t.InFlightChanged: (self._flying, frozenset({names.IN_FLIGHT})),
@@ -164,8 +164,8 @@ class Counting:
     def _retried(self, happening: t.RetriesScheduled) -> None:
         self._add(names.RETRIES, happening.count)
 
-    def _deferred(self, happening: t.DeliveriesDeferred) -> None:
-        self._add(names.DEFERRED, happening.count, (happening.reason,))
+    def _deferred(self, happening: t.LaneFoundClosed) -> None:
+        self._add(names.DEFERRED, 1, (happening.reason,))
 
     def _handed_back(self, happening: t.DeliveriesHandedBack) -> None:
         self._add(names.HANDED_BACK, happening.count, (happening.reason,))

@@ -61,7 +61,7 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     t.DeliveriesClaimed: DEBUG,
     t.AttemptsRecorded: DEBUG,  # its failures have lines of their own
     t.RetriesScheduled: DEBUG,
-    t.DeliveriesDeferred: DEBUG,
+    t.LaneFoundClosed: DEBUG,
     t.DeliveriesHandedBack: _of_hand_back,
     t.SendsFailedHere: WARNING,
     t.PermitsAwaited: DEBUG,

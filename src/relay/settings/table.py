@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from relay.domain.backoff import RetryPolicy
+from relay.domain.breaker import BreakerPolicy
 from relay.domain.secret import Secret
 from relay.settings import kinds
 from relay.settings.kinds import Bind, Kind, LogFormat, LogLevel, Network
@@ -209,18 +210,12 @@ class Settings:
         "How long after a generation's first attempt retries are made.",
     )
     retry_jitter: float = setting(kinds.decimal(0, 1), "0.2", "Share of a delay that chance adds or takes away.")
-    breaker: bool = setting(
-        kinds.BOOLEAN, "true", "Whether an endpoint that fails repeatedly is left alone.", force=Force.NOT_YET
-    )
-    breaker_threshold: int = setting(
-        kinds.whole(1, 1000), "5", "Consecutive failures that open a breaker.", force=Force.NOT_YET
-    )
+    breaker: bool = setting(kinds.BOOLEAN, "true", "Whether an endpoint that fails repeatedly is left alone.")
+    breaker_threshold: int = setting(kinds.whole(1, 1000), "5", "Consecutive failures that open a breaker.")
     breaker_cooldown_secs: float = setting(
-        kinds.decimal(0.05, DAY), "30", "First wait before a probe; it doubles per trip.", force=Force.NOT_YET
+        kinds.decimal(0.05, DAY), "30", "First wait before a probe; it doubles per trip."
     )
-    breaker_max_cooldown_secs: float = setting(
-        kinds.decimal(0.05, DAY), "300", "Longest wait before a probe.", force=Force.NOT_YET
-    )
+    breaker_max_cooldown_secs: float = setting(kinds.decimal(0.05, DAY), "300", "Longest wait before a probe.")
     receipt_deadline_secs: float = setting(
         kinds.decimal(1, 7 * DAY),
         "300",
@@ -303,6 +298,17 @@ class Settings:
             max_seconds=self.retry_max_secs,
             window_seconds=self.retry_window_secs,
             jitter=self.retry_jitter,
+        )
+
+    @property
+    def breaker_policy(self) -> BreakerPolicy | None:
+        """When an endpoint is left alone, and for how long; None for never."""
+        if not self.breaker:
+            return None
+        return BreakerPolicy(
+            threshold=self.breaker_threshold,
+            cooldown_seconds=self.breaker_cooldown_secs,
+            max_cooldown_seconds=self.breaker_max_cooldown_secs,
         )
 
 

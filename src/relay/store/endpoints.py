@@ -115,7 +115,9 @@ class Endpoints:
         self, tenant: str, endpoint_id: UUID, state: EndpointState, reason: str | None = None
     ) -> Endpoint | None:
         """Pause, resume or disable; None if there is no such endpoint. One that is disabled stays so when paused."""
-        async with self._database.connection() as connection:
+        async with self._database.transaction() as connection:
+            if state is EndpointState.ACTIVE:
+                await connection.execute(statements.text("open_lane"), tenant, endpoint_id)
             row = await connection.fetchrow(statements.text("set_endpoint_status"), tenant, endpoint_id, state, reason)
         return _endpoint(row) if row else None
 

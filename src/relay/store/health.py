@@ -52,6 +52,7 @@ class Reporting:
         row = await self._connection.fetchrow(statements.text("measure_queue"))
         late = await self._connection.fetchval(statements.text("measure_lateness"))
         dead = await self._connection.fetch(statements.text("dead_by_consumer"))
+        breakers = await self._connection.fetch(statements.text("open_breakers"))
         assert row is not None, "an aggregate answers one row"
         return QueueMeasured(
             pending=row["pending"],
@@ -61,7 +62,7 @@ class Reporting:
             oldest_pending_age=max(late or 0.0, 0.0) if row["pending"] else math.nan,
             oldest_open_receipt_age=max(row["oldest_owed_age"] or 0.0, 0.0),
             dead_by_consumer=tuple((each[0], each[1]) for each in dead),
-            open_breakers=(),
+            open_breakers=tuple(each[0] for each in breakers),
             default_partition_rows=row["default_partition_rows"],
             journal_default_partition_rows=row["journal_default_partition_rows"],
             unaccounted=row["unaccounted"],

@@ -6,22 +6,24 @@ decided elsewhere. Invariant: every write after a claim compares the token made 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import asyncpg
 import msgspec
 
 from relay.domain.attempt import AttemptRecord
+from relay.domain.breaker import BreakerPolicy, BreakerState
 from relay.domain.delivery import ClaimedDelivery
 from relay.domain.envelope import JournalPosition
-from relay.domain.outcome import classify
+from relay.domain.outcome import DeferralReason, classify
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.sending import ErrorClass, SendFacts
 from relay.store import statements
-from relay.store.database import Connection, Database
+from relay.store.database import Database
 from relay.store.quorum import Numbering, Sight, look
 
 UNNUMBERED = Numbering(timeline=-1, session=-1)
@@ -38,6 +40,12 @@ _LEASE_EXPIRED = (
 )
 """What became of an attempt whose lease was reaped, for people."""
 
+UNBOUNDED = 1_000_000
+"""A window wider than any lane."""
+
+PROBE_GRACE_SECONDS = 5.0
+"""How long after its timeout a probe's outcome may still come before another delivery may probe."""
+
 _PAIRS = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 
 
@@ -46,14 +54,19 @@ class Claim:
     """What one claim took.
 
     `resume_after` is where the next one goes on, `FIRST_LANE` when this one saw every lane. `came_around` tells that
-    the last of all lanes was passed. `written_by` are the transactions that made the deliveries owed, the last 32 bits
-    of numbers below `before_xid` of this `numbering`; None where the event itself is gone. `event_ages` are the seconds
-    since the events' appends, one for each.
+    the last of all lanes was passed, `contended` that somebody else was taking from an open lane, so that it is worth
+    asking again. `found_closed` are the consumers of lanes that were found closed, and by which gate, each closing
+    once. `doubtful` are endpoints of which the last send failed. `written_by` are the transactions that made the
+    deliveries owed, the last 32 bits of numbers below `before_xid` of this `numbering`; None where the event itself is
+    gone. `event_ages` are the seconds since the events' appends, one for each.
     """
 
     deliveries: tuple[ClaimedDelivery, ...]
     resume_after: UUID
     came_around: bool
+    contended: bool = False
+    found_closed: tuple[tuple[str, DeferralReason], ...] = ()
+    doubtful: frozenset[UUID] = frozenset()
     written_by: tuple[int | None, ...] = ()
     event_ages: tuple[float, ...] = ()
     before_xid: int = 0
@@ -61,36 +74,71 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What a batch of outcomes did: which attempts were refused as stale, and which receipts closed and how."""
+class Allowance:
+    """How much of each lane this process may take: no more than `windows` has for it, less what is `busy`.
 
-    lost: frozenset[tuple[UUID, UUID]]
-    closed: Mapping[UUID, ReceiptOutcome]
+    The three go together, lane by lane; a lane that is not named has `others` as its window. `doubtful` bounds what all
+    lanes give together whose last send failed. `stuck` are lanes that have been full for so long that what waits in
+    them is to be told why.
+    """
+
+    lanes: Sequence[UUID] = ()
+    busy: Sequence[int] = ()
+    windows: Sequence[int] = ()
+    others: int = UNBOUNDED
+    doubtful: int = UNBOUNDED
+    stuck: Sequence[UUID] = ()
+
+
+EVERYTHING = Allowance()
+"""That of a process that has nothing under way."""
 
 
 @dataclass(frozen=True, slots=True)
-class LaneHold:
-    """Hold a lane for some seconds (a 429), or until a person resumes it (`seconds` is None: a 410)."""
+class Gates:
+    """What a queue must know of its lanes' gates: the breaker's policy (None: no breaker), and the seconds that a probe
+    may take where its endpoint has no timeout of its own."""
+
+    breaker: BreakerPolicy | None = field(default_factory=BreakerPolicy)
+    timeout_seconds: float = 10.0
+
+
+DEFAULT_GATES = Gates()
+
+
+@dataclass(frozen=True, slots=True)
+class LaneMove:
+    """A lane whose breaker moved: to which state, and after how many openings in a row."""
 
     endpoint_id: UUID
-    seconds: float | None
-    reason: str
+    state: BreakerState
+    trips: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a batch of outcomes did: which attempts were refused as stale, which receipts closed and how, and which
+    breakers moved."""
+
+    lost: frozenset[tuple[UUID, UUID]]
+    closed: Mapping[UUID, ReceiptOutcome]
+    breakers: tuple[LaneMove, ...] = ()
 
 
 class Queue:
     """The queue of one database. Claims may go over a pool with lazy commits, records never."""
 
-    def __init__(self, claims: Database, records: Database) -> None:
+    def __init__(self, claims: Database, records: Database, gates: Gates = DEFAULT_GATES) -> None:
         self._claims = claims
         self._records = records
+        self._gates = gates
 
     async def claim_due(
-        self, *, after: UUID, batch: int, token: UUID, lease_seconds: float, busy: Mapping[UUID, int]
+        self, *, after: UUID, batch: int, token: UUID, lease_seconds: float, allowance: Allowance = EVERYTHING
     ) -> Claim:
         """Lease at most `batch` (at least 1) due deliveries, lanes in rotation after `after` and around the end.
 
-        `busy` says how many deliveries of an endpoint this process has in flight; a lane takes no more than its
-        endpoint's limit leaves free.
+        What a lane gives is bounded by its gates, and by what this process may take of it.
         """
         async with self._claims.connection() as connection:
             session = connection.get_server_pid()
@@ -100,39 +148,61 @@ class Queue:
                 batch,
                 token,
                 lease_seconds,
-                list(busy.keys()),
-                list(busy.values()),
+                allowance.lanes,
+                allowance.busy,
+                allowance.windows,
+                allowance.others,
+                allowance.doubtful,
+                allowance.stuck,
+                self._gates.breaker is not None,
+                self._gates.timeout_seconds,
+                PROBE_GRACE_SECONDS,
             )
-        last_endpoint, came_around, first_delivery = rows[0][:3]
-        resume_after = last_endpoint or FIRST_LANE
-        if first_delivery is None:
-            return Claim((), resume_after, came_around)
-        return Claim(
+        first = rows[0]
+        seen = Claim(
+            deliveries=(),
+            resume_after=first["last_endpoint"] or FIRST_LANE,
+            came_around=first["came_around"],
+            contended=first["contended"],
+            found_closed=tuple(
+                zip(first["closed_lanes"] or (), map(DeferralReason, first["closed_gates"] or ()), strict=True)
+            ),
+            doubtful=frozenset(first["doubtful_lanes"] or ()),
+        )
+        if first["id"] is None:
+            return seen
+        return replace(
+            seen,
             deliveries=tuple([_claimed(row, token) for row in rows]),
-            resume_after=resume_after,
-            came_around=came_around,
             written_by=tuple([row[_WRITTEN_BY] for row in rows]),
             event_ages=tuple([row[_EVENT_AGE] for row in rows]),
-            before_xid=rows[0]["before_xid"],
-            numbering=Numbering(rows[0]["timeline"], session),
+            before_xid=first["before_xid"],
+            numbering=Numbering(first["timeline"], session),
         )
 
-    async def record(self, attempts: Sequence[AttemptRecord], holds: Sequence[LaneHold] = ()) -> Recorded:
-        """Write attempts, move their deliveries and progress their receipts, all in one transaction.
+    async def record(self, attempts: Sequence[AttemptRecord]) -> Recorded:
+        """Write attempts, move their deliveries, progress their receipts and teach their lanes, in one transaction.
 
         Idempotent: an attempt that was written before, by a call whose answer never came, adds nothing, and is reported
-        by what it did then. An attempt whose lease was lost is kept as a record and reported in `lost`.
+        by what it did then. An attempt whose lease was lost is kept as a record and reported in `lost`. An endpoint is
+        disabled, or its lane held, with all those that share its credential, as the attempts' notices say.
         """
-        # one statement is a transaction of its own; only holds need one around them, and they are rare
-        async with self._records.transaction() if holds else self._records.connection() as connection:
-            rows = await connection.fetch(statements.text("record_outcomes"), *_columns(attempts))
-            for hold in sorted(holds, key=_lock_order):
-                await _hold(connection, hold)
+        policy = self._gates.breaker
+        async with self._records.connection() as connection:
+            rows = await connection.fetch(
+                statements.text("record_outcomes"),
+                *_columns(attempts),
+                None if policy is None else policy.threshold,
+                None if policy is None else policy.cooldown_seconds,
+                None if policy is None else policy.max_cooldown_seconds,
+            )
+        moves = [row for row in rows if row[0] is None]
         moved = {(row[0], row[1]) for row in rows if row[2]}
         outcomes = {row[0]: ReceiptOutcome(row[3]) for row in rows if row[2] and row[3] is not None}
         return Recorded(
             lost=frozenset((a.delivery_id, a.lease_token) for a in attempts) - moved,
             closed={a.receipt_id: outcomes[a.delivery_id] for a in attempts if a.delivery_id in outcomes},
+            breakers=tuple(LaneMove(row["lane"], BreakerState(row["breaker"]), row["trips"]) for row in moves),
         )
 
     async def hand_back(self, leases: Sequence[tuple[UUID, UUID]], *, delay_seconds: float = 0.0) -> int:
@@ -177,11 +247,12 @@ class Queue:
         async with self._records.connection() as connection:
             return Counter(row[0] for row in await connection.fetch(statements.text("bury_removed"), batch))
 
-    async def seconds_to_next_due(self, *, busy: Mapping[UUID, int]) -> float | None:
+    async def seconds_to_next_due(self, allowance: Allowance = EVERYTHING) -> float | None:
         """Seconds until the earliest lane has something to claim (negative: it has by now), None if none ever will.
 
-        `busy` is what `claim_due` takes: a lane that is full here is left out, since time alone does not open it. So a
-        claimer that found nothing can wait this long, and asks again at once only if something came due meanwhile.
+        `allowance` is what `claim_due` takes: a lane that is full here is left out, since time alone does not open it.
+        A gate that time opens is waited for, and a probe that is under way looked after soon. So a claimer that found
+        nothing can wait this long, and asks again at once only if something came due meanwhile.
 
         Only the first 512 lanes are looked at. A delivery behind them that comes due unannounced (a retry, a held lane)
         waits for the poll and for the rotation: at the most `RELAY_POLL_SECS` and two times around the lanes, which is
@@ -190,20 +261,14 @@ class Queue:
         """
         async with self._claims.connection() as connection:
             seconds: float | None = await connection.fetchval(
-                statements.text("next_due"), list(busy.keys()), list(busy.values())
+                statements.text("next_due"),
+                allowance.lanes,
+                allowance.busy,
+                allowance.windows,
+                allowance.others,
+                self._gates.breaker is not None,
             )
         return seconds
-
-
-def _lock_order(hold: LaneHold) -> tuple[UUID, bool]:
-    return hold.endpoint_id, hold.seconds is None
-
-
-async def _hold(connection: Connection, hold: LaneHold) -> None:
-    if hold.seconds is None:
-        await connection.execute(statements.text("disable_endpoint"), hold.endpoint_id, hold.reason)
-    else:
-        await connection.execute(statements.text("hold_lane"), hold.endpoint_id, hold.seconds, hold.reason)
 
 
 def _claimed(row: asyncpg.Record, token: UUID) -> ClaimedDelivery:
@@ -230,10 +295,7 @@ def _claimed(row: asyncpg.Record, token: UUID) -> ClaimedDelivery:
         sha256,
         forwarded,
         hops,
-        _,
-        _,
-        _,
-        _,
+        *_,
     ) = row
     return ClaimedDelivery(
         id=delivery,
@@ -281,4 +343,24 @@ def _columns(attempts: Sequence[AttemptRecord]) -> tuple[list[object], ...]:
         [a.phases.first_byte_ms for a in attempts],
         [a.phases.total_ms for a in attempts],
         [a.display_url for a in attempts],
+        [a.endpoint_id for a in attempts],
+        [None if a.lane is None else a.lane.answered for a in attempts],
+        [_hold(a) for a in attempts],
+        [_hold_reason(a) for a in attempts],
     )
+
+
+def _hold(attempt: AttemptRecord) -> float | None:
+    """For how many seconds the attempt closes its lane; without end until a person resumes it."""
+    lane = attempt.lane
+    if lane is None or not (lane.disable or lane.hold_seconds):
+        return None
+    return math.inf if lane.disable else lane.hold_seconds
+
+
+def _hold_reason(attempt: AttemptRecord) -> str | None:
+    if attempt.lane is None:
+        return None
+    if attempt.lane.disable:
+        return "the endpoint answered " + ("410 Gone" if attempt.status_code == 410 else str(attempt.reason))
+    return DeferralReason.RETRY_AFTER if attempt.lane.hold_seconds else None

@@ -174,6 +174,119 @@ begin
         from unnest(numbers) with ordinality as n (number, o) where n.number is not null;
 end $$;
 
+CREATE TABLE public.endpoint_state (
+    endpoint_id uuid NOT NULL,
+    breaker public.breaker_status DEFAULT 'closed'::public.breaker_status NOT NULL,
+    failures integer DEFAULT 0 NOT NULL,
+    trips integer DEFAULT 0 NOT NULL,
+    opened_at timestamp with time zone,
+    cooldown_until timestamp with time zone,
+    probe_token uuid,
+    probe_until timestamp with time zone,
+    tokens double precision,
+    tokens_at timestamp with time zone,
+    held_until timestamp with time zone,
+    held_reason text,
+    found_closed_at timestamp with time zone,
+    found_closed_reason text
+)
+WITH (fillfactor='50');
+
+CREATE TABLE public.endpoints (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    url text NOT NULL,
+    transport public.transport DEFAULT 'http'::public.transport NOT NULL,
+    event_types text[] NOT NULL,
+    rate_per_second double precision NOT NULL,
+    burst integer NOT NULL,
+    max_in_flight integer NOT NULL,
+    timeout_seconds double precision,
+    retry jsonb,
+    ack public.ack_mode DEFAULT 'response'::public.ack_mode NOT NULL,
+    signature public.signature_profile DEFAULT 'relay'::public.signature_profile NOT NULL,
+    headers jsonb DEFAULT '{}'::jsonb NOT NULL,
+    status public.endpoint_status DEFAULT 'active'::public.endpoint_status NOT NULL,
+    status_reason text,
+    secret_id uuid NOT NULL,
+    previous_secret_id uuid,
+    previous_secret_expires_at timestamp with time zone,
+    revision bigint DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    removed_at timestamp with time zone,
+    credential bytea,
+    CONSTRAINT endpoints_burst_check CHECK (((burst >= 1) AND (burst <= 100000))),
+    CONSTRAINT endpoints_check CHECK (((previous_secret_id IS NULL) = (previous_secret_expires_at IS NULL))),
+    CONSTRAINT endpoints_event_types_check CHECK ((cardinality(event_types) > 0)),
+    CONSTRAINT endpoints_max_in_flight_check CHECK ((max_in_flight > 0)),
+    CONSTRAINT endpoints_name_check CHECK ((name <> ''::text)),
+    CONSTRAINT endpoints_rate_per_second_check CHECK (((rate_per_second > (0)::double precision) AND (rate_per_second <= (100000)::double precision))),
+    CONSTRAINT endpoints_timeout_seconds_check CHECK ((timeout_seconds > (0)::double precision))
+);
+
+CREATE FUNCTION public.available_tokens(e public.endpoints, s public.endpoint_state, p_now timestamp with time zone) RETURNS double precision
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select least(
+        e.burst,
+        coalesce(s.tokens, e.burst)
+            + e.rate_per_second * greatest(extract(epoch from p_now - s.tokens_at), 0)::double precision
+    )
+$$;
+
+CREATE FUNCTION public.breaker_after(s public.endpoint_state, p_token uuid, p_began timestamp with time zone, p_answered boolean, p_threshold integer, p_cooldown double precision, p_max_cooldown double precision, p_now timestamp with time zone) RETURNS public.endpoint_state
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+begin
+    if s.breaker = 'half_open' then
+        if s.probe_token is distinct from p_token then
+            return s;
+        end if;
+        s.probe_token := null;
+        s.probe_until := null;
+        s.cooldown_until := p_now;
+        if p_answered is null then
+            s.breaker := 'open';
+            return s;
+        elsif p_answered then
+            s.breaker := 'closed';
+            s.failures := 0;
+            s.trips := 0;
+            return s;
+        end if;
+    elsif s.breaker = 'open' or p_answered is null or p_began < s.opened_at then
+        return s;
+    elsif p_answered then
+        s.failures := 0;
+        s.trips := 0;
+        return s;
+    elsif s.failures + 1 < p_threshold then
+        s.failures := s.failures + 1;
+        return s;
+    end if;
+    s.breaker := 'open';
+    s.failures := 0;
+    s.trips := s.trips + 1;
+    s.opened_at := p_now;
+    s.cooldown_until := p_now
+        + least(p_cooldown * 2.0::double precision ^ least(s.trips - 1, 1000), p_max_cooldown) * interval '1 second';
+    return s;
+end $$;
+
+CREATE FUNCTION public.closed_by(e public.endpoints, s public.endpoint_state, p_breaker boolean, p_now timestamp with time zone) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select case
+        when e.status <> 'active' then 'paused'
+        when s.held_until > p_now then coalesce(s.held_reason, 'retry_after')
+        when p_breaker and s.breaker = 'open' and s.cooldown_until > p_now then 'breaker'
+        when p_breaker and s.breaker = 'half_open' and s.probe_until > p_now then 'breaker'
+        when available_tokens(e, s, p_now) + 1e-9 < 1 then 'rate_limit'
+    end
+$$;
+
 CREATE FUNCTION public.deliveries_of(p_receipts uuid[]) RETURNS uuid[]
     LANGUAGE sql STABLE
     AS $$
@@ -224,7 +337,19 @@ begin
     return made;
 end $_$;
 
-CREATE FUNCTION public.record_outcomes(o_delivery uuid[], o_token uuid[], o_receipt uuid[], o_claimed_at timestamp with time zone[], o_attempt integer[], o_generation integer[], o_class text[], o_move text[], o_delay double precision[], o_dead_reason text[], o_reason text[], o_status_code smallint[], o_error_class text[], o_snippet text[], o_wait_ms real[], o_connect_ms real[], o_send_ms real[], o_first_byte_ms real[], o_total_ms real[], o_display_url text[]) RETURNS TABLE(delivery_id uuid, lease_token uuid, moved boolean, outcome public.receipt_outcome)
+CREATE FUNCTION public.opens_at(e public.endpoints, s public.endpoint_state, p_breaker boolean) RETURNS timestamp with time zone
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select greatest(
+        s.held_until,
+        case when p_breaker then s.cooldown_until end,
+        case when p_breaker and s.breaker = 'half_open' then s.probe_until end,
+        case when s.tokens + 1e-9 < 1
+             then s.tokens_at + least((1 - s.tokens) / e.rate_per_second, 1e9) * interval '1 second' end
+    )
+$$;
+
+CREATE FUNCTION public.record_outcomes(o_delivery uuid[], o_token uuid[], o_receipt uuid[], o_claimed_at timestamp with time zone[], o_attempt integer[], o_generation integer[], o_class text[], o_move text[], o_delay double precision[], o_dead_reason text[], o_reason text[], o_status_code smallint[], o_error_class text[], o_snippet text[], o_wait_ms real[], o_connect_ms real[], o_send_ms real[], o_first_byte_ms real[], o_total_ms real[], o_display_url text[], o_endpoint uuid[], o_answered boolean[], o_hold double precision[], o_hold_reason text[], p_threshold integer, p_cooldown double precision, p_max_cooldown double precision) RETURNS TABLE(delivery_id uuid, lease_token uuid, moved boolean, outcome public.receipt_outcome, lane uuid, breaker public.breaker_status, trips integer)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -239,10 +364,16 @@ declare
     closed_outcomes receipt_outcome[];
     closed_before receipt_outcome[];
     receipts_before uuid[];
+    lanes uuid[];
+    troubled uuid[];
 begin
     -- held: the deliveries that still bear their claim's token, locked in id order
-    select array_agg(l.id), array_agg(l.lease_token) into held, held_tokens from (
-        select d.id, d.lease_token from unnest(o_delivery, o_token) as o (delivery, token)
+    select array_agg(l.id), array_agg(l.lease_token), array_agg(distinct l.endpoint),
+           array_agg(distinct l.endpoint) filter (where l.answered is false or l.hold is not null)
+    into held, held_tokens, lanes, troubled
+    from (
+        select d.id, d.lease_token, o.endpoint, o.answered, o.hold
+        from unnest(o_delivery, o_token, o_endpoint, o_answered, o_hold) as o (delivery, token, endpoint, answered, hold)
         join deliveries d on d.id = o.delivery and d.lease_token = o.token
         order by d.id for no key update of d
     ) l;
@@ -316,8 +447,19 @@ begin
         join receipts r on r.id = b.receipt_id and r.closed_at = b.acked_at;
     end if;
 
+    select array_agg(s.endpoint_id) into lanes
+    from endpoint_state s
+    where s.endpoint_id = any (lanes)
+      and (s.breaker <> 'closed' or s.failures > 0 or s.endpoint_id = any (troubled));
+    if lanes is not null then
+        return query
+            select null::uuid, null::uuid, false, null::receipt_outcome, m.lane, m.breaker, m.trips
+            from teach_lanes(lanes, held, held_tokens, o_delivery, o_token, o_claimed_at, o_endpoint, o_answered,
+                             o_hold, o_hold_reason, p_threshold, p_cooldown, p_max_cooldown) m;
+    end if;
+
     return query
-        select o.delivery, o.token, h.id is not null, c.outcome
+        select o.delivery, o.token, h.id is not null, c.outcome, null::uuid, null::breaker_status, null::integer
         from unnest(o_delivery, o_token, o_receipt) as o (delivery, token, receipt)
         left join unnest(held || moved_before, held_tokens || moved_before_tokens) as h (id, token)
             on h.id = o.delivery and h.token = o.token
@@ -347,6 +489,85 @@ begin
     update deliveries d set status = 'pending', due_at = now(), owed_by = pg_current_xact_id()
     where d.id = any (owed) and d.receipt_id = any (revived) and d.status = 'void';
     return revived;
+end $$;
+
+CREATE FUNCTION public.teach_lanes(p_lanes uuid[], p_held uuid[], p_held_tokens uuid[], o_delivery uuid[], o_token uuid[], o_claimed_at timestamp with time zone[], o_endpoint uuid[], o_answered boolean[], o_hold double precision[], o_hold_reason text[], p_threshold integer, p_cooldown double precision, p_max_cooldown double precision) RETURNS TABLE(lane uuid, breaker public.breaker_status, trips integer)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    known endpoint_state;
+    learned endpoint_state;
+    notice record;
+    disabled record;
+begin
+    -- with those that a hold reaches over their credential
+    perform from endpoint_state s
+    where s.endpoint_id = any (p_lanes || array(
+        select b.id from unnest(o_endpoint, o_hold) as o (endpoint, hold)
+        join endpoints a on a.id = o.endpoint
+        join endpoints b on b.credential = a.credential and b.removed_at is null
+        where o.hold < 'infinity'))
+    order by s.endpoint_id for no key update;
+
+    if p_threshold is not null then
+        for notice in
+            select o.endpoint, array_agg(o.token order by o.place) as tokens,
+                   array_agg(o.claimed_at order by o.place) as began, array_agg(o.answered order by o.place) as answered
+            from unnest(o_delivery, o_token, o_claimed_at, o_endpoint, o_answered) with ordinality
+                as o (delivery, token, claimed_at, endpoint, answered, place)
+            join unnest(p_held, p_held_tokens) as h (id, token) on h.id = o.delivery and h.token = o.token
+            where o.endpoint = any (p_lanes)
+            group by o.endpoint order by o.endpoint
+        loop
+            select s.* into known from endpoint_state s where s.endpoint_id = notice.endpoint;
+            continue when known.endpoint_id is null;
+            learned := known;
+            for place in 1 .. cardinality(notice.tokens) loop
+                learned := breaker_after(
+                    learned, notice.tokens[place], notice.began[place], notice.answered[place],
+                    p_threshold, p_cooldown, p_max_cooldown, now());
+            end loop;
+            continue when learned is not distinct from known;
+            update endpoint_state s
+            set breaker = learned.breaker, failures = learned.failures, trips = learned.trips,
+                opened_at = learned.opened_at, cooldown_until = learned.cooldown_until,
+                probe_token = learned.probe_token, probe_until = learned.probe_until
+            where s.endpoint_id = notice.endpoint;
+            if learned.breaker <> known.breaker or learned.opened_at is distinct from known.opened_at then
+                lane := notice.endpoint;
+                breaker := learned.breaker;
+                trips := learned.trips;
+                return next;
+            end if;
+        end loop;
+    end if;
+
+    -- a hold that lasts longer already stays, with its reason
+    update endpoint_state s
+    set held_until = now() + w.seconds * interval '1 second', held_reason = w.reason
+    from (
+        select distinct on (b.id) b.id, o.hold as seconds, o.reason
+        from unnest(o_delivery, o_token, o_endpoint, o_hold, o_hold_reason) as o (delivery, token, endpoint, hold, reason)
+        join unnest(p_held, p_held_tokens) as h (id, token) on h.id = o.delivery and h.token = o.token
+        join endpoints a on a.id = o.endpoint
+        join endpoints b on b.id = a.id or (b.credential = a.credential and b.removed_at is null)
+        where o.hold < 'infinity'
+        order by b.id, o.hold desc
+    ) w
+    where s.endpoint_id = w.id and (s.held_until is null or s.held_until < now() + w.seconds * interval '1 second');
+
+    for disabled in
+        select o.endpoint, min(o.reason) as reason
+        from unnest(o_delivery, o_token, o_endpoint, o_hold, o_hold_reason) as o (delivery, token, endpoint, hold, reason)
+        join unnest(p_held, p_held_tokens) as h (id, token) on h.id = o.delivery and h.token = o.token
+        where o.hold = 'infinity'
+        group by o.endpoint order by o.endpoint
+    loop
+        update endpoints e
+        set status = 'disabled', status_reason = disabled.reason, revision = e.revision + 1, updated_at = now()
+        where e.id = disabled.endpoint and e.status = 'active' and e.removed_at is null;
+    end loop;
 end $$;
 
 CREATE FUNCTION public.void_events(p_receipts uuid[], p_log_from pg_lsn, p_timeline bigint, p_standbys integer, p_names text[], p_promise text) RETURNS TABLE(receipt uuid, result text)
@@ -471,57 +692,6 @@ CREATE TABLE public.delivery_attempts_default (
     total_ms real,
     display_url text,
     late boolean DEFAULT false NOT NULL
-);
-
-CREATE TABLE public.endpoint_state (
-    endpoint_id uuid NOT NULL,
-    breaker public.breaker_status DEFAULT 'closed'::public.breaker_status NOT NULL,
-    failures integer DEFAULT 0 NOT NULL,
-    trips integer DEFAULT 0 NOT NULL,
-    opened_at timestamp with time zone,
-    cooldown_until timestamp with time zone,
-    probe_token uuid,
-    probe_until timestamp with time zone,
-    tokens double precision,
-    tokens_at timestamp with time zone,
-    held_until timestamp with time zone,
-    held_reason text,
-    found_closed_at timestamp with time zone,
-    found_closed_reason text
-)
-WITH (fillfactor='50');
-
-CREATE TABLE public.endpoints (
-    id uuid NOT NULL,
-    tenant text NOT NULL,
-    name text NOT NULL,
-    url text NOT NULL,
-    transport public.transport DEFAULT 'http'::public.transport NOT NULL,
-    event_types text[] NOT NULL,
-    rate_per_second double precision NOT NULL,
-    burst integer NOT NULL,
-    max_in_flight integer NOT NULL,
-    timeout_seconds double precision,
-    retry jsonb,
-    ack public.ack_mode DEFAULT 'response'::public.ack_mode NOT NULL,
-    signature public.signature_profile DEFAULT 'relay'::public.signature_profile NOT NULL,
-    headers jsonb DEFAULT '{}'::jsonb NOT NULL,
-    status public.endpoint_status DEFAULT 'active'::public.endpoint_status NOT NULL,
-    status_reason text,
-    secret_id uuid NOT NULL,
-    previous_secret_id uuid,
-    previous_secret_expires_at timestamp with time zone,
-    revision bigint DEFAULT 1 NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    removed_at timestamp with time zone,
-    CONSTRAINT endpoints_burst_check CHECK (((burst >= 1) AND (burst <= 100000))),
-    CONSTRAINT endpoints_check CHECK (((previous_secret_id IS NULL) = (previous_secret_expires_at IS NULL))),
-    CONSTRAINT endpoints_event_types_check CHECK ((cardinality(event_types) > 0)),
-    CONSTRAINT endpoints_max_in_flight_check CHECK ((max_in_flight > 0)),
-    CONSTRAINT endpoints_name_check CHECK ((name <> ''::text)),
-    CONSTRAINT endpoints_rate_per_second_check CHECK (((rate_per_second > (0)::double precision) AND (rate_per_second <= (100000)::double precision))),
-    CONSTRAINT endpoints_timeout_seconds_check CHECK ((timeout_seconds > (0)::double precision))
 );
 
 CREATE TABLE public.heartbeats (
@@ -689,12 +859,17 @@ CREATE VIEW public.shown_deliveries AS
     d.redriven_at,
     d.discarded_at,
     (e.status)::text AS endpoint_status,
-    (s.held_until > now()) AS lane_held,
-    s.held_reason,
-    s.held_until
-   FROM ((public.deliveries d
+    (g.gate IS NOT NULL) AS lane_held,
+    g.gate AS held_reason,
+    public.opens_at(e.*, s.*, true) AS held_until
+   FROM (((public.deliveries d
      JOIN public.endpoints e ON ((e.id = d.endpoint_id)))
      JOIN public.endpoint_state s ON ((s.endpoint_id = d.endpoint_id)))
+     CROSS JOIN LATERAL ( SELECT COALESCE(public.closed_by(e.*, s.*, true, now()),
+                CASE
+                    WHEN (s.found_closed_reason = 'endpoint_concurrency'::text) THEN s.found_closed_reason
+                    ELSE NULL::text
+                END) AS gate) g)
   WHERE (d.status <> 'void'::public.delivery_status);
 
 CREATE TABLE public.sources (
@@ -815,6 +990,10 @@ CREATE INDEX deliveries_of_endpoint ON public.deliveries USING btree (endpoint_i
 CREATE INDEX deliveries_owed ON public.deliveries USING btree (tenant, id) WHERE ((status = ANY (ARRAY['pending'::public.delivery_status, 'in_flight'::public.delivery_status, 'dead'::public.delivery_status])) AND (discarded_at IS NULL));
 
 CREATE INDEX deliveries_pending ON public.deliveries USING btree (endpoint_id, due_at) WHERE (status = 'pending'::public.delivery_status);
+
+CREATE INDEX endpoint_state_breaker ON public.endpoint_state USING btree (endpoint_id) WHERE (breaker <> 'closed'::public.breaker_status);
+
+CREATE INDEX endpoints_credential ON public.endpoints USING btree (credential) WHERE ((credential IS NOT NULL) AND (removed_at IS NULL));
 
 CREATE INDEX endpoints_every_name ON public.endpoints USING btree (tenant, name);
 

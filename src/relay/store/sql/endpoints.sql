@@ -55,6 +55,15 @@ set name = $3, url = $4, event_types = $5, rate_per_second = $6, burst = $7, max
 where e.tenant = $1 and e.id = $2 and e.removed_at is null
 returning e.*;
 
+-- name: open_lane
+-- parameters: tenant, id
+-- index: endpoint_state_pkey
+-- A lane that a person opens is open from now on: what waited in it was not late before. A hold that an endpoint has asked
+-- for stays. Locks the lane before its endpoint, like whoever closes it.
+update endpoint_state s set held_until = now()
+where s.endpoint_id = $2 and coalesce(s.held_until, '-infinity') < now()
+  and exists (select from endpoints e where e.id = $2 and e.tenant = $1 and e.status <> 'active');
+
 -- name: set_endpoint_status
 -- parameters: tenant, id, status, reason
 -- index: endpoints_page
@@ -96,20 +105,6 @@ from endpoints e
 join secrets s on s.id = e.secret_id
 left join secrets p on p.id = e.previous_secret_id and e.previous_secret_expires_at > now()
 where e.id = any ($1::uuid[]);
-
--- name: hold_lane
--- parameters: endpoint uuid, seconds, reason
--- index: endpoint_state_pkey
--- A hold that lasts longer already stays, with its reason.
-update endpoint_state
-set held_until = now() + $2 * interval '1 second', held_reason = $3
-where endpoint_id = $1 and (held_until is null or held_until < now() + $2 * interval '1 second');
-
--- name: disable_endpoint
--- parameters: endpoint uuid, reason
--- index: endpoints_pkey
-update endpoints set status = 'disabled', status_reason = $2, revision = revision + 1, updated_at = now()
-where id = $1 and status = 'active' and removed_at is null;
 
 -- name: load_snapshot
 -- parameters:

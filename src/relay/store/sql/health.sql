@@ -84,8 +84,8 @@ select (select count(d.due_at) from deliveries d where d.status = 'pending') as 
 -- name: measure_lateness
 -- parameters:
 -- index: deliveries_pending, endpoints_pkey, endpoint_state_pkey
--- Seconds by which the earliest delivery is late, negative if none is due yet, null if nothing is pending. A held lane is
--- due when it reopens; a paused, disabled or removed one is never late. Steps from lane to lane over those with something
+-- Seconds by which the earliest delivery is late, negative if none is due yet, null if nothing is pending. What a gate kept
+-- waiting is due when that reopens, or has reopened; a paused, disabled or removed lane is never late. Steps from lane to lane over those with something
 -- pending, so it costs some 8 µs for each of them (80 ms for 10,000), however long they are, and nothing where nothing
 -- is pending.
 with recursive lane as (
@@ -99,16 +99,22 @@ with recursive lane as (
         order by d.endpoint_id, d.due_at limit 1
     ) n
 )
-select extract(epoch from now() - min(greatest(l.due_at, g.held_until)))::double precision
+select extract(epoch from now() - min(greatest(l.due_at, g.opens_at)))::double precision
 from lane l
 cross join lateral (
     -- one by one by their keys, even in a plan that was made while there were no endpoints
-    select e.status = 'active' and e.removed_at is null as open, s.held_until
+    select e.status = 'active' and e.removed_at is null as open, opens_at(e, s, true) as opens_at
     from endpoints e join endpoint_state s on s.endpoint_id = e.id
     where e.id = l.endpoint_id
     offset 0
 ) g
 where g.open;
+
+-- name: open_breakers
+-- parameters:
+-- index: endpoint_state_breaker
+select distinct e.name from endpoint_state s join endpoints e on e.id = s.endpoint_id
+where s.breaker <> 'closed' and e.removed_at is null order by e.name;
 
 -- name: dead_by_consumer
 -- parameters:

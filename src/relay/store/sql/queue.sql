@@ -1,8 +1,9 @@
 -- The queue: what is owed, who holds it, what came of it.
 
 -- name: claim_due
--- parameters: after_endpoint uuid, batch integer, token uuid, lease_seconds double precision,
---             busy_endpoints uuid[], busy_counts integer[]
+-- parameters: after_endpoint uuid, batch integer, token uuid, lease_seconds double precision, lanes uuid[],
+--             busy integer[], windows integer[], window of the other lanes integer, doubtful integer, stuck lanes uuid[],
+--             breaker boolean, timeout_seconds double precision, probe_grace_seconds double precision
 -- index: deliveries_pending
 -- Rotates: visits the lanes behind the given endpoint and then, around the end, those up to it, at most 64 open and 512
 -- in all; takes from each its share of the batch in due order, and leases the rows under the token. A closed lane is
@@ -10,13 +11,23 @@
 -- on, null when every lane has been seen, and `came_around` tells whether the end of the lanes was passed; the other
 -- columns are null where nothing was due. A batch that is full before the last of the visited lanes got its share goes
 -- on with the lane that got less: else the same lanes would be left out in each round.
--- `written_by` is the transaction that made the delivery owed, its last 32 bits, in the numbers of the server's
--- `timeline`, all of them before `before_xid`; `event_age` are the seconds since its event's append.
+--
+-- An open lane is locked before it is taken from, and pays a token for each row. One that somebody else has locked is
+-- passed over as well, and `contended` tells of it; so a claim waits for nothing. A lane whose breaker has cooled down, or
+-- whose last probe is overdue, gives one row, the probe. A lane that is found closed while something in it is due is
+-- marked with its gate, once (`closed_lanes`, `closed_gates`); when it gives rows again, or another gate closes it, the
+-- first delivery behind the gate gets an attempt of the class `deferred`. A lane that is full here is closed only for this
+-- process, and marked once it is stuck. A lane whose last send failed, or that has a breaker which is not closed, is in
+-- doubt (`doubtful_lanes`): all of those together give no more than `doubtful` rows. `written_by` is the transaction that made the delivery owed, its last 32 bits, in
+-- the numbers of the server's `timeline`, all of them before `before_xid`; `event_age` are the seconds since its event's
+-- append.
 with recursive lane as (
-    select $1::uuid as endpoint_id, false as around, false as open, 0 as room, 0 as visits, 0 as opens
+    select $1::uuid as endpoint_id, false as around, false as open, false as marked, null::text as gate, 0 as room,
+           false as doubtful, 0 as visits, 0 as opens, 0 as doubts
     union all
-    select n.endpoint_id, n.around, coalesce(g.open, false), coalesce(g.room, 0), l.visits + 1,
-           l.opens + case when g.open then 1 else 0 end
+    select n.endpoint_id, n.around, coalesce(g.open, false), coalesce(g.marked, false), g.gate, coalesce(g.room, 0),
+           coalesce(g.doubtful, false), l.visits + 1, l.opens + case when g.open then 1 else 0 end,
+           l.doubts + case when g.open and g.doubtful then g.room else 0 end
     from lane l
     cross join lateral (
         (select d.endpoint_id, d.due_at, l.around from deliveries d
@@ -30,16 +41,23 @@ with recursive lane as (
         limit 1
     ) n
     left join lateral (
-        select n.due_at <= now() and e.status = 'active' and e.removed_at is null
-                   and (s.held_until is null or s.held_until <= now())
-                   and e.max_in_flight > coalesce(b.busy, 0) as open,
-               e.max_in_flight - coalesce(b.busy, 0) as room
+        select f.room, f.doubtful, f.gate, f.gate is null as open,
+               f.gate is not null and f.gate is distinct from s.found_closed_reason
+                   and (f.gate <> 'endpoint_concurrency' or e.id = any ($10::uuid[])) as marked
         from endpoints e
         join endpoint_state s on s.endpoint_id = e.id
-        left join lateral (
-            select c.busy from unnest($5::uuid[], $6::integer[]) as c (id, busy) where c.id = e.id
-        ) b on true
-        where e.id = n.endpoint_id
+        cross join lateral (select array_position($5::uuid[], e.id) as place offset 0) p
+        cross join lateral (
+            select case when d.doubtful then least(r.room, $9::integer - l.doubts, 1) else r.room end as room, d.doubtful
+            from (select least(e.max_in_flight, coalesce(($7::integer[])[p.place], $8::integer))
+                             - coalesce(($6::integer[])[p.place], 0) as room) r
+            cross join (select $11 and (s.breaker <> 'closed' or s.failures > 0) as doubtful) d
+        ) r
+        cross join lateral (
+            select r.room, r.doubtful,
+                   coalesce(closed_by(e, s, $11, now()), case when r.room <= 0 then 'endpoint_concurrency' end) as gate
+        ) f
+        where e.id = n.endpoint_id and n.due_at <= now() and e.removed_at is null
         offset 0
     ) g on true
     where l.visits < 512 and l.opens < least(64, $2)
@@ -47,26 +65,47 @@ with recursive lane as (
     select max(l.visits) < 512 and max(l.opens) < least(64, $2) as ended, bool_or(l.around) as around,
            (array_agg(l.endpoint_id order by l.visits desc))[1] as last_visited,
            greatest(ceil($2::double precision / greatest(max(l.opens), 1)), 1)::integer as share,
+           max(l.opens) as opens,
            ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::bigint as timeline,
            pg_snapshot_xmax(pg_current_snapshot())::text::bigint as before_xid
     from lane l
+), locked as materialized (
+    -- as the lane is now that nobody else changes it
+    select l.endpoint_id, l.visits, l.open, l.doubtful, s.found_closed_at, s.found_closed_reason, s.available, s.probing,
+           s.probe_seconds, l.marked and l.gate is distinct from s.found_closed_reason as marked, l.gate, s.opens_at,
+           case when not l.open or s.gate is not null then 0
+                when s.probing then 1
+                else least(l.room, floor(s.available + 1e-9)) end::integer as room
+    from lane l
+    cross join lateral (
+        select s0.found_closed_at, s0.found_closed_reason, available_tokens(e, s0, now()) as available,
+               closed_by(e, s0, $11, now()) as gate, $11 and s0.breaker <> 'closed' as probing,
+               opens_at(e, s0, $11) as opens_at, coalesce(e.timeout_seconds, $12) + $13 as probe_seconds
+        from endpoint_state s0
+        join endpoints e on e.id = s0.endpoint_id
+        where s0.endpoint_id = l.endpoint_id
+        for no key update of s0 skip locked
+    ) s
+    where l.open or l.marked
 ), picked as (
-    select d.id, l.visits
+    select d.id, g.endpoint_id, g.visits
     from scan s
-    cross join lane l
+    cross join locked g
     cross join lateral (
         select p.id from deliveries p
-        where p.status = 'pending' and p.endpoint_id = l.endpoint_id and p.due_at <= now()
-        order by p.due_at limit least(l.room, s.share)
+        where p.status = 'pending' and p.endpoint_id = g.endpoint_id and p.due_at <= now()
+        order by p.due_at limit least(g.room, s.share)
         for no key update skip locked
     ) d
-    where l.open
+    where g.room > 0
     limit $2
+), taken as (
+    select p.endpoint_id, p.visits, count(*) as rows from picked p group by p.endpoint_id, p.visits
 ), filled as (
     -- where a full batch goes on, unless with the first lane: behind the one that filled it, or before it if it was cut
     select (select l.endpoint_id from lane l where l.visits = f.visits - f.is_cut::integer) as endpoint_id
-    from (select p.visits, count(*) < s.share as is_cut, sum(count(*)) over () as rows
-          from picked p cross join scan s group by p.visits, s.share order by p.visits desc limit 1) f
+    from (select t.visits, t.rows < s.share as is_cut, sum(t.rows) over () as rows
+          from taken t cross join scan s order by t.visits desc limit 1) f
     where f.rows >= $2 and (f.is_cut or f.visits < (select max(l.visits) from lane l))
 ), claimed as (
     update deliveries d
@@ -76,7 +115,48 @@ with recursive lane as (
     where d.id = any (array(select p.id from picked p)) and d.status = 'pending'
     returning d.id, d.receipt_id, d.endpoint_id, d.journal_day, d.attempts, d.generation, d.generation_attempts,
               extract(epoch from now() - d.generation_started_at)::double precision as generation_age, d.claimed_at,
-              d.owed_by
+              d.owed_by, d.due_at
+), paid as (
+    update endpoint_state s
+    set tokens = case when t.rows > 0 then g.available - t.rows else s.tokens end,
+        tokens_at = case when t.rows > 0 then greatest(s.tokens_at, now()) else s.tokens_at end,
+        breaker = case when t.rows > 0 and g.probing then 'half_open'::breaker_status else s.breaker end,
+        probe_token = case when t.rows > 0 and g.probing then $3 else s.probe_token end,
+        probe_until = case when t.rows > 0 and g.probing then now() + g.probe_seconds * interval '1 second'
+                           else s.probe_until end,
+        found_closed_at = case when g.marked then now() end,
+        found_closed_reason = case when g.marked then g.gate end
+    from locked g left join taken t on t.endpoint_id = g.endpoint_id
+    where s.endpoint_id = g.endpoint_id and (t.rows > 0 or g.marked)
+    returning s.endpoint_id, s.found_closed_reason
+), deferred as (
+    insert into delivery_attempts
+        (delivery_id, at, lease_token, attempt, generation, outcome_class, reason, deferred_for_ms)
+    select w.id, w.since, '00000000-0000-0000-0000-000000000000', w.attempts, w.generation, 'deferred', w.gate,
+           least(extract(epoch from now() - w.since) * 1000, 2147483647)::integer
+    from (
+        (select distinct on (c.endpoint_id) c.id, greatest(g.found_closed_at, c.due_at) as since,
+                c.attempts - 1 as attempts, c.generation, g.found_closed_reason as gate,
+                -- what came when the gate had opened did not wait for it
+                case when g.found_closed_reason = 'endpoint_concurrency' then now() else g.opens_at end as until
+         from locked g join claimed c on c.endpoint_id = g.endpoint_id
+         where g.found_closed_at is not null
+         order by c.endpoint_id, c.due_at)
+        union all
+        select h.id, greatest(g.found_closed_at, h.due_at), h.attempts, h.generation, g.found_closed_reason, now()
+        from locked g
+        cross join lateral (
+            select d.id, d.due_at, d.attempts, d.generation from deliveries d
+            where d.status = 'pending' and d.endpoint_id = g.endpoint_id order by d.due_at limit 1
+        ) h
+        where g.marked and g.found_closed_at is not null
+    ) w
+    where w.since < w.until
+    on conflict do nothing
+), told as (
+    select array_agg(e.name) as lanes, array_agg(p.found_closed_reason) as gates
+    from paid p join endpoints e on e.id = p.endpoint_id
+    where p.found_closed_reason is not null
 )
 select coalesce((select f.endpoint_id from filled f), case when not s.ended then s.last_visited end) as last_endpoint,
        s.ended or s.around as came_around,
@@ -84,8 +164,11 @@ select coalesce((select f.endpoint_id from filled f), case when not s.ended then
        coalesce(e.previous_secret_expires_at > now(), false) as sign_with_previous,
        c.attempts, c.generation, c.generation_attempts, c.generation_age, c.claimed_at,
        j.event_id, j.type, j.received_at, j.partition, j.number, j.content_type, j.payload, j.payload_sha256,
-       j.forwarded, j.hops, coalesce(c.owed_by::xid, j.written_by) as written_by, extract(epoch from now() - j.committed_at)::double precision as event_age,
-       s.timeline, s.before_xid
+       j.forwarded, j.hops, coalesce(c.owed_by::xid, j.written_by) as written_by,
+       extract(epoch from now() - j.committed_at)::double precision as event_age, s.timeline, s.before_xid,
+       s.opens > (select count(*) from locked g where g.open) as contended,
+       (select t.lanes from told t) as closed_lanes, (select t.gates from told t) as closed_gates,
+       (select array_agg(g.endpoint_id) from locked g where g.doubtful and g.room > 0) as doubtful_lanes
 from scan s
 left join lateral (
     select * from claimed c0 offset 0
@@ -101,20 +184,45 @@ left join lateral (
 -- name: record_outcomes
 -- parameters: delivery[], token[], receipt[], claimed_at[], attempt[], generation[], class[], move[], delay[],
 --             dead_reason[], reason[], status_code[], error_class[], snippet[], wait_ms[], connect_ms[], send_ms[],
---             first_byte_ms[], total_ms[], display_url[]
--- index: deliveries_pkey, receipts_pkey, delivery_attempts_pkey
+--             first_byte_ms[], total_ms[], display_url[], endpoint[], answered[], hold[], hold_reason[], threshold,
+--             cooldown, max_cooldown
+-- index: deliveries_pkey, receipts_pkey, delivery_attempts_pkey, endpoint_state_pkey
 -- fenced: lease_token is compared in record_outcomes
-select * from record_outcomes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20);
+select * from record_outcomes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+                              $21, $22, $23, $24, $25, $26, $27);
 
 -- name: hand_back
 -- parameters: deliveries uuid[], tokens uuid[], delay_seconds double precision
--- index: deliveries_pkey
+-- index: deliveries_pkey, endpoint_state_pkey
 -- fenced
--- Gives unsent deliveries back and takes their attempt back with them.
+-- Gives unsent deliveries back, takes their attempt back with them, and returns their tokens: of those that one claim
+-- took, what exceeds the lane's refill since, as in domain/bucket.py. A probe among them has taught nothing, and the next
+-- delivery may probe at once.
 with held as materialized (
-    select d.id from unnest($1::uuid[], $2::uuid[]) as o (delivery, token)
+    select d.id, d.endpoint_id, d.claimed_at, o.token from unnest($1::uuid[], $2::uuid[]) as o (delivery, token)
     join deliveries d on d.id = o.delivery and d.lease_token = o.token
     order by d.id for no key update of d
+), unused as (
+    select c.endpoint_id, array_agg(c.token) as tokens,
+           sum(greatest(c.rows - e.rate_per_second * extract(epoch from now() - c.claimed_at)::double precision, 0))
+               as returned
+    from (select h.endpoint_id, h.token, h.claimed_at, count(*) as rows from held h group by 1, 2, 3) c
+    join endpoints e on e.id = c.endpoint_id
+    group by c.endpoint_id
+), lane as materialized (
+    select s.endpoint_id, u.tokens, least(e.burst, available_tokens(e, s, now()) + u.returned) as available
+    from unused u
+    join endpoint_state s on s.endpoint_id = u.endpoint_id
+    join endpoints e on e.id = u.endpoint_id
+    order by s.endpoint_id for no key update of s
+), given_back as (
+    update endpoint_state s
+    set tokens = l.available, tokens_at = greatest(s.tokens_at, now()),
+        breaker = case when s.probe_token = any (l.tokens) then 'open'::breaker_status else s.breaker end,
+        cooldown_until = case when s.probe_token = any (l.tokens) then now() else s.cooldown_until end,
+        probe_until = case when s.probe_token = any (l.tokens) then null else s.probe_until end,
+        probe_token = case when s.probe_token = any (l.tokens) then null else s.probe_token end
+    from lane l where s.endpoint_id = l.endpoint_id
 )
 update deliveries d
 set status = 'pending', lease_token = null, lease_until = null,
@@ -182,11 +290,12 @@ where d.id = any (array(select o.id from owed o)) and d.status = 'pending' and e
 returning e.name;
 
 -- name: next_due
--- parameters: busy_endpoints uuid[], busy_counts integer[]
+-- parameters: lanes uuid[], busy integer[], windows integer[], window of the other lanes integer, breaker boolean
 -- index: deliveries_pending, endpoints_pkey, endpoint_state_pkey
 -- Not used to claim; answers how many seconds from now the earliest of the first 512 lanes has something that can be
--- claimed, null if there is none. A hold is waited for; a lane that is full here opens when something lands. Lanes behind
--- these are the poll's: see Queue.seconds_to_next_due.
+-- claimed, null if there is none. A gate that time opens is waited for; a lane that is full here opens when something
+-- lands. Where a probe is under way, its end may open the lane long before its deadline: another look is due shortly, by
+-- each process at another moment. Lanes behind these are the poll's: see Queue.seconds_to_next_due.
 with recursive lane as (
     (select d.endpoint_id, d.due_at, 1 as visits from deliveries d where d.status = 'pending'
      order by d.endpoint_id, d.due_at limit 1)
@@ -199,14 +308,18 @@ with recursive lane as (
     ) n
     where l.visits < 512
 )
-select extract(epoch from min(greatest(l.due_at, g.held_until)) - now())::double precision as seconds
+select extract(epoch from min(greatest(l.due_at, g.opens_at)) - now())::double precision as seconds
 from lane l
-left join unnest($1::uuid[], $2::integer[]) as b (id, busy) on b.id = l.endpoint_id
+cross join lateral (select array_position($1::uuid[], l.endpoint_id) as place offset 0) p
 cross join lateral (
     -- one by one by their keys, even in a plan that was made while there were no endpoints
-    select e.status = 'active' and e.removed_at is null as open, e.max_in_flight, s.held_until
+    select e.status = 'active' and e.removed_at is null as open, e.max_in_flight,
+           least(opens_at(e, s, $5),
+                 case when $5 and s.breaker = 'half_open' then
+                     greatest(s.held_until, now() + (0.2 + 0.2 * random()) * interval '1 second') end) as opens_at
     from endpoints e join endpoint_state s on s.endpoint_id = e.id
     where e.id = l.endpoint_id
     offset 0
 ) g
-where g.open and g.max_in_flight > coalesce(b.busy, 0);
+where g.open
+  and least(g.max_in_flight, coalesce(($3::integer[])[p.place], $4::integer)) > coalesce(($2::integer[])[p.place], 0);

@@ -1,0 +1,146 @@
+"""Lanes, as one process sees them: how much of each is under way here, and how much may be.
+
+Owns the windows. A lane starts with a small window that grows with every answer and shrinks with every failure, as in
+TCP's slow start; the endpoint's `max_in_flight` bounds it. Lanes whose last send failed, or that say nothing, are in
+doubt, and share half of the process's permits. Invariant: however many endpoints hang, once that is known the other
+half is for those that answer.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection
+from uuid import UUID
+
+from relay.store.queue import Allowance
+
+FIRST_WINDOW = 4
+"""What a lane may have under way before it answers for the first time."""
+
+SILENT_SECONDS = 1.0
+"""A lane that has something under way and was not heard of for so long is in doubt."""
+
+STUCK_SECONDS = 0.1
+"""What waits in a lane that has been full for so long is told why."""
+
+IDLE_SECONDS = 1.0
+IDLE_LANES = 512
+"""How long, and for how many lanes, a window is remembered while nothing is under way."""
+
+
+class Lane:
+    """One endpoint's part in this process.
+
+    `heard_at` is when it last answered, or when what is under way began; `full_since` is None while its window has
+    room. `limited` tells whether the window was full when the last permit was taken: one that is not used does not
+    grow.
+    """
+
+    __slots__ = ("doubtful", "endpoint", "full_since", "heard_at", "in_flight", "limited", "window")
+
+    def __init__(self, endpoint: UUID) -> None:
+        self.endpoint = endpoint
+        self.in_flight = 0
+        self.window = FIRST_WINDOW
+        self.doubtful = False
+        self.limited = False
+        self.heard_at = 0.0
+        self.full_since: float | None = None
+
+
+class Lanes:
+    """The lanes of one process that may have `limit` sends under way. Times are its monotonic seconds."""
+
+    def __init__(self, limit: int) -> None:
+        self._for_doubtful = max(1, limit // 2)
+        self._lanes: dict[UUID, Lane] = {}
+        self._idle: OrderedDict[UUID, Lane] = OrderedDict()
+        self._shut: set[UUID] = set()
+
+    def enter(self, endpoint: UUID, now: float) -> Lane:
+        """Take a permit of this endpoint's lane."""
+        lane = self._lanes.get(endpoint)
+        if lane is None:
+            lane = self._idle.pop(endpoint) if endpoint in self._idle else Lane(endpoint)
+            lane.heard_at = now
+            self._lanes[endpoint] = lane
+        lane.in_flight += 1
+        lane.limited = lane.in_flight >= lane.window
+        if lane.limited and lane.full_since is None:
+            lane.full_since = now
+        return lane
+
+    def leave(self, lane: Lane) -> None:
+        """Return a permit."""
+        lane.in_flight -= 1
+        lane.full_since = None
+        if not lane.in_flight:
+            del self._lanes[lane.endpoint]
+            self._idle[lane.endpoint] = lane
+            if len(self._idle) > IDLE_LANES:
+                self._idle.popitem(last=False)
+
+    def doubt(self, endpoints: Collection[UUID]) -> None:
+        """The last send to these has failed, here or elsewhere."""
+        for endpoint in endpoints:
+            if (lane := self._lanes.get(endpoint)) is not None:
+                lane.doubtful = True
+
+    def answered(self, lane: Lane, now: float) -> None:
+        """The endpoint has just answered, whatever it said; a window that was in use grows."""
+        lane.doubtful = False
+        lane.heard_at = now
+        if lane.limited:
+            lane.window += 1
+
+    def failed(self, lane: Lane) -> None:
+        """The endpoint has not answered."""
+        lane.doubtful = True
+        lane.window = max(1, lane.window // 2)
+
+    def shut(self, endpoint: UUID) -> None:
+        """Take nothing from this lane until `reopen`."""
+        self._shut.add(endpoint)
+
+    def reopen(self, endpoint: UUID) -> None:
+        """The database keeps the lane closed itself from now on."""
+        self._shut.discard(endpoint)
+
+    def is_shut(self, endpoint: UUID) -> bool:
+        """Whether an answer has closed this lane and the database may not know of it yet."""
+        return endpoint in self._shut
+
+    def allowance(self, now: float) -> Allowance:
+        """What may be claimed now."""
+        self._forget_idle(now)
+        lanes = [each for each in (*self._lanes.values(), *self._idle.values()) if each.endpoint not in self._shut]
+        in_doubt = sum(each.in_flight for each in lanes if each.doubtful or _is_silent(each, now))
+        left = max(0, self._for_doubtful - in_doubt)
+        shut_out = [0] * len(self._shut)
+        return Allowance(
+            lanes=[*(each.endpoint for each in lanes), *self._shut],
+            busy=[*(each.in_flight for each in lanes), *shut_out],
+            windows=[*(_window(each, now, left) for each in lanes), *shut_out],
+            others=FIRST_WINDOW,
+            doubtful=left,
+            stuck=[each.endpoint for each in lanes if _is_stuck(each, now)],
+        )
+
+    def _forget_idle(self, now: float) -> None:
+        while self._idle and now - next(iter(self._idle.values())).heard_at >= IDLE_SECONDS:
+            self._idle.popitem(last=False)
+
+
+def _window(lane: Lane, now: float, left: int) -> int:
+    """What the lane may have under way. One in doubt keeps what it has: more would wait behind that."""
+    if _is_silent(lane, now) or (lane.doubtful and not left):
+        return min(lane.window, lane.in_flight)
+    return lane.window
+
+
+def _is_silent(lane: Lane, now: float) -> bool:
+    return lane.in_flight > 0 and now - lane.heard_at >= SILENT_SECONDS
+
+
+def _is_stuck(lane: Lane, now: float) -> bool:
+    return lane.full_since is not None and now - lane.full_since >= STUCK_SECONDS
