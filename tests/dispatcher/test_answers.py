@@ -128,7 +128,7 @@ async def waits_after(house: House, scripts: dict[str, Script]) -> dict[str, flo
 
 SPREAD = 1.2
 """A wish of the endpoint is spread by up to a fifth, and only upwards."""
-LATE_SECONDS = 3.0
+LATE_SECONDS = 10.0
 """What a busy machine adds to an attempt."""
 
 
@@ -244,5 +244,5 @@ async def test_each_failure_on_the_way_has_its_class_and_is_tried_again(house: H
     assert {each.delivery.status for each in found.values()} == {DeliveryStatus.PENDING}
     for name, each in found.items():
         wait = (each.delivery.due_at - each.attempt.at).total_seconds()
-        assert 600.0 <= wait <= 620.0, name
+        assert 600.0 <= wait <= 600.0 + LATE_SECONDS, name
         assert (each.delivery.last_error or "").startswith(f"{expected[name]}: "), name

@@ -19,7 +19,7 @@ from tests.support.scripted_server import OK, ScriptedServer, answering
 from tests.support.world import real_ambient
 
 PATIENT = SendLimits(silence_seconds=20.0)
-SLACK_SECONDS = 4.0
+SLACK_SECONDS = 10.0
 """What a busy machine may add to a retry."""
 
 
