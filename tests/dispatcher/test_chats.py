@@ -13,6 +13,7 @@ from relay.domain.delivery import DeadReason, DeliveryStatus
 from relay.domain.egress import EgressPolicy
 from relay.domain.endpoint import EndpointState
 from relay.domain.receipt import ReceiptOutcome
+from relay.domain.secret import Secret
 from relay.domain.telemetry import (
     AttemptsRecorded,
     DeadLettered,
@@ -23,6 +24,7 @@ from relay.domain.telemetry import (
 )
 from relay.transports.chat import Platforms
 from tests.dispatcher.test_redriving import press, tried
+from tests.support.deliveries import new_id
 from tests.support.dispatching import OPEN, TENANT, House
 from tests.support.forbidden import Trap
 from tests.support.receiver import Receiver
@@ -201,6 +203,51 @@ async def test_a_wait_that_only_the_body_names_holds_the_lane(
     views = [await house.delivery(receipt) for receipt in receipts]
     assert sorted(view.attempts for view in views) == [0, 0, 1]
     assert {view.held_reason for view in views} == {"retry_after"}
+
+
+NEIGHBOURS = [
+    (TELEGRAM, "too_many", ("telegram://-1002", BOT), ("telegram://-1003", f"{BOT}x")),
+    (DISCORD, "rate_limited", ("discord://4711", HOOK), ("discord://4712", f"{HOOK}x")),
+]
+
+
+@pytest.mark.parametrize(("chat", "error", "neighbour", "stranger"), NEIGHBOURS)
+async def test_a_429_holds_every_lane_with_that_token_and_no_other(
+    house: House,
+    receiver: Receiver,
+    chat: tuple[str, str],
+    error: str,
+    neighbour: tuple[str, str],
+    stranger: tuple[str, str],
+) -> None:
+    """C144: all other deliveries with the same bot token are held too, and go on when the time is over."""
+    held, same, other = [
+        await house.chat(url, secret=secret, max_in_flight=1) for url, secret in (chat, neighbour, stranger)
+    ]
+    tell(receiver, f"{CONTROL[chat[0]]}?error={error}&retry_after=600&times=1")
+    async with house.dispatching(platforms=platforms(receiver)):
+        first = await house.event(held)
+        await house.until(lambda: bool(house.heard(LaneHeld)))
+        second = await house.event(same, other)
+        await house.until(lambda: attempts(house) == 2)
+        waiting = {each.endpoint_id: each for each in (await house.receipt(second)).deliveries}
+        assert (waiting[same].attempts, waiting[same].held_reason) == (0, "retry_after")
+        assert (waiting[other].status, waiting[other].attempts) == (DeliveryStatus.DELIVERED, 1)
+        assert (await house.delivery(first)).held_reason == "retry_after"
+        await house.pass_time(600)
+        await house.until(lambda: closed(house) == 2)
+
+
+async def test_a_new_token_is_another_credential(house: House, receiver: Receiver) -> None:
+    """The hold of the old one is not its own."""
+    held, moved = [await house.chat(url, secret=BOT, max_in_flight=1) for url in (GROUP, "telegram://-1002")]
+    await house.endpoints.rotate_secret(TENANT, moved, secret_id=new_id(), secret=Secret(f"{BOT}x"), overlap_seconds=0)
+    tell(receiver, f"{CONTROL[GROUP]}?error=too_many&retry_after=600")
+    async with house.dispatching(platforms=platforms(receiver)):
+        await house.event(held)
+        await house.until(lambda: bool(house.heard(LaneHeld)))
+        await house.event(moved)
+        await house.until(lambda: closed(house) == 1)
 
 
 async def test_a_burst_past_discords_limit_arrives_whole_without_beating_on_it(

@@ -14,6 +14,7 @@ import asyncpg
 import msgspec
 
 from relay.domain.backoff import RetryPolicy
+from relay.domain.chat import credential_of
 from relay.domain.endpoint import (
     AckMode,
     Destination,
@@ -71,6 +72,7 @@ class Endpoints:
                 config.transport,
                 *_traffic(config),
                 secret_id,
+                credential_of(config.transport, secret),
             )
             await connection.execute(statements.text("bump_rules"))
         return _endpoint(row)
@@ -127,11 +129,13 @@ class Endpoints:
         """Put a new secret in force; the one before signs beside it for the overlap. None if not there."""
         sealed = self._vault.seal(secret)
         async with self._database.transaction() as connection:
-            if await connection.fetchrow(statements.text("lock_endpoint"), tenant, endpoint_id) is None:
+            locked = await connection.fetchrow(statements.text("lock_endpoint"), tenant, endpoint_id)
+            if locked is None:
                 return None
             await connection.execute(statements.text("insert_secret"), secret_id, sealed)
+            credential = credential_of(Transport(locked["transport"]), secret)
             row = await connection.fetchrow(
-                statements.text("rotate_secret"), tenant, endpoint_id, secret_id, overlap_seconds
+                statements.text("rotate_secret"), tenant, endpoint_id, secret_id, overlap_seconds, credential
             )
         return _endpoint(row) if row else None
 

@@ -2,13 +2,13 @@
 
 -- name: insert_endpoint
 -- parameters: id, tenant, name, url, transport, event_types, rate_per_second, burst, max_in_flight, timeout_seconds,
---             retry, ack, signature, headers, secret id
+--             retry, ack, signature, headers, secret id, credential
 -- index: endpoints_name
 with made as (
     insert into endpoints (id, tenant, name, url, transport, event_types, rate_per_second, burst, max_in_flight,
-                           timeout_seconds, retry, ack, signature, headers, secret_id)
+                           timeout_seconds, retry, ack, signature, headers, secret_id, credential)
     values ($1, $2, $3, $4, $5::text::transport, $6, $7, $8, $9, $10, $11::text::jsonb, $12::text::ack_mode,
-            $13::text::signature_profile, $14::text::jsonb, $15)
+            $13::text::signature_profile, $14::text::jsonb, $15, $16)
     returning *
 ), state as (
     insert into endpoint_state (endpoint_id) select m.id from made m
@@ -76,11 +76,11 @@ where e.tenant = $1 and e.id = $2 and e.removed_at is null
 returning e.*;
 
 -- name: rotate_secret
--- parameters: tenant, id, new secret id, overlap seconds
+-- parameters: tenant, id, new secret id, overlap seconds, credential
 -- index: endpoints_page
 -- The secret in force becomes the previous one; one that was previous already is dropped.
 update endpoints e
-set secret_id = $3, previous_secret_id = e.secret_id,
+set secret_id = $3, previous_secret_id = e.secret_id, credential = $5,
     previous_secret_expires_at = now() + $4 * interval '1 second', revision = e.revision + 1, updated_at = now()
 where e.tenant = $1 and e.id = $2 and e.removed_at is null
 returning e.*;
