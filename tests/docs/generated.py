@@ -13,7 +13,7 @@ from relay import __version__, metrics, settings
 from relay.api import calls
 from relay.api.app import description
 from relay.cli import reference as commands
-from relay.domain import answers_table, schedule_table, verification
+from relay.domain import answers_table, refusals_table, schedule_table, verification
 from relay.web import problems
 from tests.docs.tree import ROOT
 
@@ -53,8 +53,9 @@ ERROR_CODES = Part(ROOT / "docs" / "errors.md", "errors", problems.reference)
 CALLS = Part(ROOT / "docs" / "http-api.md", "calls", lambda: calls.reference(description(__version__)))
 ANSWERS = Part(ROOT / "docs" / "receivers.md", "answers", answers_table.reference)
 SCHEDULES = Part(ROOT / "docs" / "receivers.md", "schedules", schedule_table.reference)
+REFUSALS = Part(ROOT / "docs" / "sending.md", "refusals", refusals_table.reference)
 FAULTS = Part(ROOT / "docs" / "verify.md", "faults", verification.reference)
-PARTS = (SETTINGS, METRICS, COMMANDS, ERROR_CODES, CALLS, ANSWERS, SCHEDULES, FAULTS)
+PARTS = (SETTINGS, METRICS, COMMANDS, ERROR_CODES, CALLS, ANSWERS, SCHEDULES, REFUSALS, FAULTS)
 
 if __name__ == "__main__":
     for part in PARTS:
