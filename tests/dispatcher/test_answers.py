@@ -207,7 +207,7 @@ def tls_faults(authority: Authority) -> dict[str, tuple[ssl.SSLContext | None, E
     return {
         "expired": (authority.issue("here.test", expired=True).context(), ErrorClass.TLS_CERTIFICATE),
         "wrong host": (authority.issue("other.test").context(), ErrorClass.TLS_CERTIFICATE),
-        "self-signed": (Authority().identity.context(), ErrorClass.TLS_CERTIFICATE),
+        "self-signed": (authority.sign_itself("here.test").context(), ErrorClass.TLS_CERTIFICATE),
         "unknown authority": (Authority().issue("here.test").context(), ErrorClass.TLS_CERTIFICATE),
         "TLS 1.0 only": (old, ErrorClass.TLS_FAILED),
         "handshake reset": (None, ErrorClass.TLS_FAILED),
@@ -242,6 +242,7 @@ async def test_each_failure_on_the_way_has_its_class_and_is_tried_again(house: H
     assert {each.attempt.status_code for each in found.values()} == {None}
     assert {each.attempt.outcome_class for each in found.values()} == {OutcomeClass.RETRYABLE}
     assert {each.delivery.status for each in found.values()} == {DeliveryStatus.PENDING}
+    assert len({each.delivery.last_error for each in found.values()}) == len(found), "a person can tell them apart"
     for name, each in found.items():
         wait = (each.delivery.due_at - each.attempt.at).total_seconds()
         assert 600.0 <= wait <= 600.0 + LATE_SECONDS, name
