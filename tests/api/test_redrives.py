@@ -143,15 +143,18 @@ async def test_a_delivery_that_is_being_sent_is_not_sent_again(world: World) -> 
 HELD = {
     "paused": "update endpoints set status = 'paused'",
     "disabled": "update endpoints set status = 'disabled', status_reason = 'the endpoint answered 410 Gone'",
+    "breaker open": "update endpoint_state set breaker = 'open', cooldown_until = now() + interval '1 hour'",
     "held by a 429": "update endpoint_state set held_until = now() + interval '1 hour', held_reason = 'retry_after'",
 }
 
 
-@pytest.mark.parametrize(("held", "waiting_for"), [*zip(HELD, ("paused", "paused", "retry_after"), strict=True)])
+@pytest.mark.parametrize(
+    ("held", "waiting_for"), [*zip(HELD, ("paused", "paused", "breaker", "retry_after"), strict=True)]
+)
 async def test_what_is_sent_again_into_a_closed_lane_says_what_it_waits_for(
     world: World, held: str, waiting_for: str
 ) -> None:
-    """Case C87: a 202 is no word that something leaves at once."""
+    """Case C87: a 202 is no word that something leaves at once; what keeps it is named, and then it leaves."""
     await world.create()
     accepted = await bury(world)
     await world.sql(HELD[held])
@@ -159,7 +162,7 @@ async def test_what_is_sent_again_into_a_closed_lane_says_what_it_waits_for(
     assert (reply.status, reply.json()["status"], reply.json()["waiting_for"]) == (202, "pending", waiting_for)
     assert (await receipt(world, accepted))["deliveries"][0]["waiting_for"] == waiting_for
     await world.sql("update endpoints set status = 'active'")
-    await world.sql("update endpoint_state set held_until = null, held_reason = null")
+    await world.sql("update endpoint_state set held_until = null, held_reason = null, breaker = 'closed'")
     claimed = await world.attempt(DeliveryMove.ACK, OutcomeClass.SUCCESS)
     assert (claimed.generation, claimed.attempt) == (1, 2)
 
