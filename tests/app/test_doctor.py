@@ -38,6 +38,7 @@ from tests.support import certificates
 from tests.support.cluster import Cluster
 from tests.support.database import Server
 from tests.support.deliveries import new_id
+from tests.support.forbidden import SPELLINGS, Trap
 from tests.support.installation import LOOPBACK, free_port
 
 PRIVATE = {"RELAY_ALLOW_PRIVATE_ENDPOINTS": "true"}
@@ -405,20 +406,46 @@ async def test_why_an_endpoint_cannot_be_reached_is_told(database: Database) -> 
     )
     assert {each.level for each in found.values()} == {Level.FAULT}
     assert "no connection to port" in found["shut"].text
-    assert "nowhere.invalid: " in found["nowhere"].text
-    assert "169.254.169.254: the address is in" in found["metadata"].text
+    assert "nowhere.invalid:80: " in found["nowhere"].text
+    assert "169.254.169.254:80: the address is in" in found["metadata"].text
 
 
-async def test_an_address_that_the_policy_refuses_is_not_dialled(database: Database) -> None:
-    async with listening() as (listener, port):
+async def test_no_spelling_of_an_address_that_the_policy_refuses_is_dialled(database: Database) -> None:
+    """C41: looking whether an endpoint can be reached is no way around the policy."""
+    with Trap() as trap:
         settings = {
             "RELAY_ALLOW_PRIVATE_ENDPOINTS": "false",
             "RELAY_REQUIRE_HTTPS": "false",
             "RELAY_ALLOWED_PORTS": "*",
         }
-        found = await looked_at(database, {"private": f"http://localhost:{port}/"}, **settings)
-    assert found["private"].level is Level.FAULT
-    assert listener.connections == 0
+        hosts = [*SPELLINGS, socket.gethostname()]
+        found = await looked_at(database, {f"n{n}": trap.url(host) for n, host in enumerate(hosts)}, **settings)
+    assert [each.level for each in found.values()] == [Level.FAULT] * len(hosts)
+    assert trap.connections == 0
+
+
+async def test_a_url_that_cannot_be_read_is_not_shown(database: Database) -> None:
+    """It may be from before urls were read as strictly, and what stands before an @ is a password."""
+    found = await looked_at(database, {"old": "http://user:s3cret@example.test/", "odd": "http://[127.0.0.1]/?s3cret"})
+    assert {each.level for each in found.values()} == {Level.FAULT}
+    assert not [each.text for each in found.values() if "s3cret" in each.text]
+
+
+async def test_relays_own_port_is_not_looked_at_although_loopback_is_opened(database: Database) -> None:
+    with Trap() as ours, Trap() as other:
+        settings = {
+            "RELAY_ALLOW_PRIVATE_ENDPOINTS": "false",
+            "RELAY_REQUIRE_HTTPS": "false",
+            "RELAY_ALLOWED_PORTS": "*",
+            "RELAY_EGRESS_ALLOW_CIDRS": "127.0.0.0/8",
+            "RELAY_BIND": f"127.0.0.1:{ours.port}",
+            "RELAY_METRICS_BIND": "127.0.0.1:1",
+        }
+        urls = {"ours": ours.url("127.0.0.1"), "other": other.url("127.0.0.1")}
+        found = await looked_at(database, urls, **settings)
+        assert (found["ours"].level, found["other"].level) == (Level.FAULT, Level.OK)
+        other.wait_for(1)
+        assert ours.connections == 0
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_told(database: Database, tmp_path: Path) -> None:

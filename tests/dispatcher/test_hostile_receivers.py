@@ -184,6 +184,34 @@ async def test_each_way_to_fail_has_its_own_outcome(house: House, receiver: Rece
     }, "and no redirect was followed"
 
 
+ODD_BODIES = [
+    b"\xff\xfe\x00",
+    b"ok\x00",
+    b"\x00" * 5000,
+    b"x" * 4095 + "\u20ac".encode(),
+    b"\xed\xa0\x80",
+    bytes(range(256)),
+]
+ODD_CHARSETS = [b"utf-8,charset=utf-8", b"\x81UTF-8", b"utf-16", b"no-such", b"idna", b"hex"]
+
+
+async def test_no_body_and_no_charset_keeps_a_delivery_from_being_recorded(house: House) -> None:
+    """C15: a 200 stays one, and what is stored of its body is text that the database takes."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=%s\r\nContent-Length: %d\r\n\r\n%s"
+    answers = [head % (charset, len(body), body) for body in ODD_BODIES for charset in ODD_CHARSETS]
+    with ScriptedServer(answering(*answers)) as server:
+        endpoint = await house.endpoint(server.url(), max_in_flight=1, **UNLIMITED)
+        async with house.dispatching():
+            receipts = await house.events(len(answers), endpoint)
+            await house.until(lambda: sum(each.count for each in house.heard(ReceiptsClosed)) == len(answers))
+        assert len(server.requests) == len(answers)
+    attempts = [await house.receipts.attempts(await house.delivery(receipt)) for receipt in receipts]
+    assert {each.outcome_class for made in attempts for each in made} == {"success"}
+    snippets = {each.snippet or "" for made in attempts for each in made}
+    assert len(snippets) == len(ODD_BODIES)
+    assert not any("\x00" in each for each in snippets)
+
+
 async def test_an_endpoint_whose_answers_repeat_its_credentials_leaves_none_of_them_behind(house: House) -> None:
     """As error pages do that print the request."""
     token, bearer = "token-in-the-url", "bearer-in-the-header"

@@ -22,6 +22,7 @@ from relay.domain.attempt import snippet_text
     ],
 )
 def test_a_snippet_is_text_that_any_database_can_hold(body: bytes, kept: str) -> None:
+    """C15."""
     assert snippet_text(body) == kept
 
 

@@ -1,6 +1,8 @@
 """What is never dialled, whatever a url, a name or the environment says."""
 
 import socket
+from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
 
 import pycurl
@@ -12,6 +14,7 @@ from relay.sender import HttpSender
 from relay.sender.places import Origin
 from relay.sender.route import Route, pin
 from tests.sender.conftest import OPEN, sending
+from tests.support.scripted_dns import Records, ScriptedDns
 from tests.support.scripted_server import OK, ScriptedServer, answering
 
 STRICT = EgressPolicy(require_https=False, allowed_ports=None)
@@ -28,6 +31,26 @@ async def test_loopback_is_refused_by_default(url: str) -> None:
     assert server.connections == 0
 
 
+async def test_a_name_that_leads_to_relays_own_port_is_refused_where_loopback_is_opened_for_others() -> None:
+    """The port is judged when the address is dialled: a name is looked up once for all its ports."""
+    with (
+        ScriptedServer(answering(OK)) as ours,
+        ScriptedServer(answering(OK)) as other,
+        ScriptedDns(lambda _name, _asked: Records(["127.0.0.1", "::1"], ttl=60)) as dns,
+    ):
+        policy = replace(
+            STRICT,
+            allow_cidrs=(ip_network("127.0.0.0/8"), ip_network("::1/128")),
+            own_loopback_ports=frozenset({ours.port}),
+        )
+        async with sending(policy=policy, dns=dns.address) as here:
+            for host in ("inside.test", "127.0.0.1", "localhost"):
+                facts = await here.post(ours.url(host=host))
+                assert (facts.status_code, facts.error_class) == (None, ErrorClass.REFUSED_ADDRESS)
+                assert (await here.post(other.url(host=host))).status_code == 200
+        assert ours.connections == 0
+
+
 @pytest.mark.parametrize("url", ["ftp://a.test/", "http://user:secret@a.test/", "http://2130706433/", "gopher://x", ""])
 async def test_a_url_that_the_policy_cannot_read_is_refused_without_repeating_it(url: str) -> None:
     async with sending(policy=STRICT) as here:
@@ -39,6 +62,7 @@ async def test_a_url_that_the_policy_cannot_read_is_refused_without_repeating_it
 async def test_the_environment_brings_no_proxy_and_no_credentials(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """C42; with a real process: `test_environment_of_sending`."""
     (tmp_path / ".netrc").write_text("default login someone password hush\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))

@@ -47,6 +47,7 @@ async def test_an_empty_header_value_is_sent() -> None:
 
 
 async def test_no_header_is_sent_that_was_not_given_but_those_of_the_frame() -> None:
+    """C05: those of the frame stand there once."""
     with ScriptedServer(answering(OK)) as server:
         async with sending() as here:
             await here.post(server.url(), b"x" * 2_000_000)

@@ -9,13 +9,14 @@ import asyncio
 import logging
 import time
 from dataclasses import replace
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from relay.app.dispatcher import send_limits_of
 from relay.app.doctor.findings import Finding, Findings, fault, ok, warning
 from relay.app.egress import policy_of
 from relay.domain import ids
+from relay.domain.refusal import Refusal
+from relay.domain.target import read_target
 from relay.sender import NoAuthorities
 from relay.sender.probe import Probe
 from relay.settings import Settings
@@ -80,9 +81,18 @@ async def _look(endpoints: tuple[Reachable, ...], settings: Settings) -> Finding
 
 
 async def _judge(probe: Probe, endpoint: Reachable) -> Finding:
-    """A url's path and query may be secret, its host and port are not."""
     trouble = await probe.look(endpoint.url)
     check = f"endpoint {endpoint.name}"
     if trouble is None:
-        return ok(check, f"{urlsplit(endpoint.url).netloc} can be reached")
-    return fault(check, f"{urlsplit(endpoint.url).netloc}: {trouble}")
+        return ok(check, f"{_place(endpoint.url)} can be reached")
+    return fault(check, f"{_place(endpoint.url)}: {trouble}")
+
+
+def _place(url: str) -> str:
+    """A url's host and port, which are not secret as its path and query may be. One that cannot be read, which nobody
+    would accept any more, is not shown: what stands where is unknown."""
+    target = read_target(url)
+    if isinstance(target, Refusal):
+        return "its url"
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    return f"{host}:{target.port}"
