@@ -48,6 +48,15 @@ async def test_a_chat_endpoint_needs_a_url_and_a_token(shared_world: World, url:
     assert (known.transport, known.url, known.secret.expose()) == (transport, url, token)
 
 
+async def test_a_chat_is_written_to_slowly_and_for_long_unless_otherwise_wanted(shared_world: World) -> None:
+    pace = {"max_in_flight": 1, "rate_per_second": 2.0, "burst": 3, "retry": {"window_seconds": 86_400.0}}
+    made = await shared_world.create(**TELEGRAM)
+    assert {name: made[name] for name in pace} == pace
+    wanted = {"max_in_flight": 7, "rate_per_second": 10.0, "burst": 20, "retry": None}
+    made = await shared_world.create(**DISCORD, **wanted)
+    assert {name: made[name] for name in wanted} == wanted
+
+
 async def test_a_chats_token_is_shown_at_its_creation_and_never_again(world: World) -> None:
     """And it is in no row of the database but for its ciphertext."""
     for fields in (TELEGRAM, DISCORD):

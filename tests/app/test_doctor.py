@@ -24,6 +24,7 @@ from relay.app.doctor.database import _version as judge_version
 from relay.app.doctor.findings import bounded
 from relay.app.doctor.gateway import examine_gateway
 from relay.app.doctor.receivers import examine_receivers
+from relay.domain.chat import transport_of
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.secret import Secret
 from relay.sender import NoAuthorities
@@ -382,7 +383,7 @@ async def looked_at(database: Database, urls: dict[str, str], **settings: str) -
     """What is found of endpoints with these names and urls."""
     endpoints = Endpoints(database, Vault([new_key()]))
     for name, url in urls.items():
-        config = EndpointConfig(name=name, url=url)
+        config = EndpointConfig(name=name, url=url, transport=transport_of(url))
         await endpoints.create("acct_default", new_id(), config, secret_id=new_id(), secret=Secret("whsec_x"))
     found = await examine_receivers(database, read({**PRIVATE, **settings}), None)
     return {each.check.removeprefix("endpoint "): each for each in found}
@@ -392,6 +393,15 @@ async def test_an_endpoint_that_listens_can_be_reached_and_hears_nothing(databas
     async with listening() as (listener, port):
         found = await looked_at(database, {"ledger": f"http://{LOOPBACK}:{port}/hooks?token=secret"})
     assert level_and_text(found["ledger"]) == (Level.OK, f"{LOOPBACK}:{port} can be reached")
+    assert (listener.connections, listener.received) == (1, b"")
+
+
+async def test_of_a_chat_its_platform_is_looked_at(database: Database) -> None:
+    async with listening() as (listener, port):
+        bases = {"RELAY_TELEGRAM_URL": f"http://{LOOPBACK}:{port}", "RELAY_DISCORD_URL": "http://169.254.169.254/api"}
+        found = await looked_at(database, {"ops": "telegram://42", "news": "discord://4711"}, **bases)
+    assert level_and_text(found["ops"]) == (Level.OK, f"{LOOPBACK}:{port} can be reached")
+    assert "169.254.169.254: the address is in" in found["news"].text
     assert (listener.connections, listener.received) == (1, b"")
 
 

@@ -288,6 +288,25 @@ async def test_a_message_that_is_sent_again_by_hand_is_a_real_request(
     assert len(told(receiver, CONTROL[url])) == 3
 
 
+async def test_every_request_to_discord_forbids_mentions_on_the_wire(house: House, receiver: Receiver) -> None:
+    """C141: the first send, the retry and the replay, of a message that is cut and of one that is not."""
+    pings = b'{"title":"@everyone","body":"@here <@&123456789012345678> <@123456789012345678> [](@everyone)"}'
+    endpoint = await house.chat("discord://4711", secret=HOOK)
+    tell(receiver, "/discord/4711?error=server_error&times=1")
+    async with house.dispatching(platforms=platforms(receiver)):
+        receipt = await house.event(endpoint, payload=pings)
+        await house.until(lambda: closed(house) == 1)
+        await press(house, (await house.delivery(receipt)).id)
+        await tried(house, 3)
+        await house.event(endpoint, payload=pings[:-1] + b"," + b" " * 9000 + b'"more":"' + b"@here " * 999 + b'"}')
+        await tried(house, 4)
+    sent = [arrival.body or b"" for arrival in receiver.received("/api/webhooks/4711/***")]
+    assert len(sent) == 4
+    assert all(b'"allowed_mentions":{"parse":[]}' in body for body in sent)
+    assert all(b"@everyone" in body for body in sent)
+    assert [message["pings"] for message in told(receiver, "/discord/4711")] == [[], [], []]
+
+
 @BOTH
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]"])
 async def test_a_platforms_private_address_is_never_dialled(house: House, url: str, secret: str, host: str) -> None:

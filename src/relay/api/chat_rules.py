@@ -6,12 +6,12 @@ url, a token in its platform's form, no signature and no headers, and its platfo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pydantic import SecretStr
 
 from relay.api.deps import ApiDeps
-from relay.api.endpoint_models import EndpointChange, EndpointNew
+from relay.api.endpoint_models import EndpointChange, EndpointNew, RetryRule
 from relay.domain.chat import CHAT_TRANSPORTS, Chat, check_token, read_chat, transport_of
 from relay.domain.egress import Refusal, check_url
 from relay.domain.endpoint import AckMode, SignatureProfile, Transport
@@ -20,9 +20,17 @@ from relay.domain.signing import InvalidSecret
 from relay.transports.prepared import shown_url
 from relay.web.problems import ErrorCode, FieldFault, invalid, pointer, refuse
 
-MOST_IN_FLIGHT = 1
-"""Messages under way to a chat that names no other number: they arrive in order, and a platform that has had enough
-says so once instead of to all of them."""
+_PACE: Mapping[str, object] = {
+    "max_in_flight": 1,
+    "rate_per_second": 2.0,
+    "burst": 3,
+    "retry": RetryRule(window_seconds=86_400.0),
+    "signature": SignatureProfile.NONE,
+}
+"""What counts for a chat where nothing else is wanted. One message at a time keeps their order, and has a platform that
+has had enough say so once instead of to all of them. The rate is a little below what Discord takes of one webhook, and
+any that answers 429 is what gets a machine banned. It may say so for hours on end while a backlog is worked off, so
+retries go on for a day."""
 
 _SETTINGS = {Transport.TELEGRAM: "RELAY_TELEGRAM_URL", Transport.DISCORD: "RELAY_DISCORD_URL"}
 
@@ -30,6 +38,14 @@ _SETTINGS = {Transport.TELEGRAM: "RELAY_TELEGRAM_URL", Transport.DISCORD: "RELAY
 def transport_wanted(wanted: EndpointNew) -> Transport:
     """The transport that is named, else the one that the url's scheme asks for."""
     return wanted.transport if "transport" in wanted.model_fields_set else transport_of(wanted.url)
+
+
+def paced(transport: Transport, wanted: EndpointNew) -> EndpointNew:
+    """What is wanted, with a chat's own defaults for what is not named."""
+    if transport not in CHAT_TRANSPORTS:
+        return wanted
+    unnamed = {name: value for name, value in _PACE.items() if name not in wanted.model_fields_set}
+    return wanted.model_copy(update=unnamed)
 
 
 def faults(transport: Transport, wanted: EndpointNew | EndpointChange) -> Iterator[FieldFault]:

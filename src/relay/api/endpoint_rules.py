@@ -39,7 +39,7 @@ def read_new(deps: ApiDeps, wanted: EndpointNew) -> EndpointConfig:
         *_unavailable(transport, wanted),
     ]:
         raise invalid(faults)
-    is_chat = transport in CHAT_TRANSPORTS
+    wanted = chat_rules.paced(transport, wanted)
     url, place = _place(deps, transport, wanted.url)
     return EndpointConfig(
         name=wanted.name or _name_for(place, deps.ambient.entropy(_SUFFIX_BYTES)),
@@ -48,11 +48,11 @@ def read_new(deps: ApiDeps, wanted: EndpointNew) -> EndpointConfig:
         event_types=tuple(wanted.event_types),
         rate_per_second=wanted.rate_per_second,
         burst=wanted.burst,
-        max_in_flight=wanted.max_in_flight or (chat_rules.MOST_IN_FLIGHT if is_chat else deps.limits.in_flight),
+        max_in_flight=wanted.max_in_flight or deps.limits.in_flight,
         timeout_seconds=wanted.timeout_seconds,
         retry=wanted.retry.model_dump(exclude_unset=True) if wanted.retry else None,
         ack=wanted.ack,
-        signature=SignatureProfile.NONE if is_chat else wanted.signature,
+        signature=wanted.signature,
         headers=_restored(wanted.headers, {}),
     )
 

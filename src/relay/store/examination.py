@@ -11,6 +11,7 @@ from datetime import datetime
 from importlib.resources import files
 from uuid import UUID
 
+from relay.domain.endpoint import Transport
 from relay.store import statements
 from relay.store.database import Database
 
@@ -30,10 +31,11 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Reachable:
-    """An endpoint that is to be reached over HTTP."""
+    """An endpoint that is to be reached; the url of a chat names the chat, not the server."""
 
     name: str
     url: str
+    transport: Transport
 
 
 class Examination:
@@ -65,13 +67,13 @@ class Examination:
         """At most so many active endpoints, of whichever tenant. The database must be migrated."""
         async with self._database.connection() as connection:
             rows = await connection.fetch(statements.text("endpoints_to_reach"), most)
-        return tuple(Reachable(row["name"], row["url"]) for row in rows)
+        return tuple(Reachable(row["name"], row["url"], Transport(row["transport"])) for row in rows)
 
     async def endpoints_called(self, name: str, endpoint: UUID | None) -> tuple[Reachable, ...]:
         """The one of that id, or those of that name, of whichever tenants. The database must be migrated."""
         async with self._database.connection() as connection:
             rows = await connection.fetch(statements.text("endpoints_called"), name, endpoint)
-        return tuple(Reachable(row["name"], row["url"]) for row in rows)
+        return tuple(Reachable(row["name"], row["url"], Transport(row["transport"])) for row in rows)
 
 
 def tables() -> tuple[str, ...]:

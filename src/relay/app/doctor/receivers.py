@@ -13,8 +13,9 @@ from uuid import UUID
 
 from relay.app.dispatcher import send_limits_of
 from relay.app.doctor.findings import Finding, Findings, fault, ok, warning
-from relay.app.egress import policy_of
+from relay.app.egress import platforms_of, policy_of
 from relay.domain import ids
+from relay.domain.chat import CHAT_TRANSPORTS, read_chat
 from relay.domain.refusal import Refusal
 from relay.domain.target import read_target
 from relay.sender import NoAuthorities
@@ -23,6 +24,8 @@ from relay.settings import Settings
 from relay.store.database import Database
 from relay.store.examination import Examination, Reachable
 from relay.store.faults import StoreUnavailable
+from relay.transports.chat import Platforms
+from relay.transports.prepared import shown_url
 
 LOOK_SECONDS = 4.0
 """How long one may take, whatever deliveries may."""
@@ -75,17 +78,26 @@ async def _look(endpoints: tuple[Reachable, ...], settings: Settings) -> Finding
     except NoAuthorities:
         return ()  # told by another check
     try:
-        return tuple(await asyncio.gather(*(_judge(probe, endpoint) for endpoint in endpoints)))
+        platforms = platforms_of(settings)
+        return tuple(await asyncio.gather(*(_judge(probe, each.name, _server(each, platforms)) for each in endpoints)))
     finally:
         probe.close()
 
 
-async def _judge(probe: Probe, endpoint: Reachable) -> Finding:
-    trouble = await probe.look(endpoint.url)
-    check = f"endpoint {endpoint.name}"
+def _server(endpoint: Reachable, platforms: Platforms) -> str:
+    """Where an endpoint's requests go."""
+    if endpoint.transport not in CHAT_TRANSPORTS:
+        return endpoint.url
+    chat = read_chat(endpoint.transport, endpoint.url)
+    return endpoint.url if isinstance(chat, Refusal) else shown_url(chat, platforms)
+
+
+async def _judge(probe: Probe, name: str, url: str) -> Finding:
+    trouble = await probe.look(url)
+    check = f"endpoint {name}"
     if trouble is None:
-        return ok(check, f"{_place(endpoint.url)} can be reached")
-    return fault(check, f"{_place(endpoint.url)}: {trouble}")
+        return ok(check, f"{_place(url)} can be reached")
+    return fault(check, f"{_place(url)}: {trouble}")
 
 
 def _place(url: str) -> str:

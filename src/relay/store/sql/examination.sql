@@ -23,16 +23,16 @@ order by 1;
 -- name: endpoints_to_reach
 -- parameters: most
 -- index: endpoints_page
-select e.name, e.url
+select e.name, e.url, e.transport::text as transport
 from endpoints e
-where e.removed_at is null and e.status = 'active' and e.transport = 'http'
+where e.removed_at is null and e.status = 'active'
 order by e.tenant, e.id desc
 limit $1;
 
 -- name: endpoints_called
 -- parameters: name or null, id uuid or null
 -- index: endpoints_page or endpoints_pkey or endpoints_name or endpoints_every_name
-select e.name, e.url
+select e.name, e.url, e.transport::text as transport
 from endpoints e
-where e.removed_at is null and e.transport = 'http' and (e.name = $1 or e.id = $2)
+where e.removed_at is null and (e.name = $1 or e.id = $2)
 order by e.tenant, e.id;
