@@ -401,7 +401,7 @@ async def test_of_a_chat_its_platform_is_looked_at(database: Database) -> None:
         bases = {"RELAY_TELEGRAM_URL": f"http://{LOOPBACK}:{port}", "RELAY_DISCORD_URL": "http://169.254.169.254/api"}
         found = await looked_at(database, {"ops": "telegram://42", "news": "discord://4711"}, **bases)
     assert level_and_text(found["ops"]) == (Level.OK, f"{LOOPBACK}:{port} can be reached")
-    assert "169.254.169.254: the address is in" in found["news"].text
+    assert "169.254.169.254:80: the address is in" in found["news"].text
     assert (listener.connections, listener.received) == (1, b"")
 
 
