@@ -30,7 +30,7 @@ from relay.store.database import Commits, Database
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
 from relay.store.journal import Addition, Journal
-from relay.store.queue import Queue
+from relay.store.queue import DEFAULT_GATES, Gates, Queue
 from relay.store.receipts import DeliveryView, Receipts, ReceiptView
 from relay.store.retention import Retention
 from relay.store.vault import Vault, new_key
@@ -147,6 +147,7 @@ class House:
         limits: SendLimits = DEFAULT_LIMITS,
         retry: RetryPolicy = RETRY,
         ambient: Ambient | None = None,
+        gates: Gates = DEFAULT_GATES,
     ) -> AsyncIterator[Running]:
         """A dispatcher that runs inside the block and is stopped in order at its end, if it is not stopped before."""
         claims = await Database.connect(self.dsn, name="claims", size=1, commits=Commits.LAZY)
@@ -157,7 +158,7 @@ class House:
         dispatcher = Dispatcher(
             process=new_id(),
             stores=Stores(
-                Queue(claims, records),
+                Queue(claims, records, gates),
                 Health(records),
                 Retention(records),
                 WakeupListener(self.dsn, name="wake-ups"),

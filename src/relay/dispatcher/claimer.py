@@ -119,10 +119,11 @@ class Claimer:
             self._emit(LaneFoundClosed(consumer, reason))
 
     async def _rest(self) -> None:
-        """Nothing is due in any lane: sleep until something may be."""
+        """Nothing is due in any lane: sleep until something may be. What is due by now and was not given (somebody else
+        holds the rows, say) is asked for again after the usual pace."""
         seconds = await self._queue.seconds_to_next_due(self._flights.lanes.allowance(self._ambient.monotonic()))
         poll = self._tuning.poll_seconds
-        await self._alarm.wait(poll if seconds is None else min(max(seconds, 0.0), poll))
+        await self._alarm.wait(poll if seconds is None else min(max(seconds, PACE_SECONDS), poll))
 
     async def _pace(self, asked_at: float) -> None:
         left = asked_at + PACE_SECONDS - self._ambient.monotonic()

@@ -69,9 +69,11 @@ class Launcher:
     def launch(self) -> None:
         """Hand to the sender what is waiting, as far as the process's limit allows."""
         assert self.sender is not None, "the sender is set before anything is claimed"
-        ready = self.flights.ready()
-        if not ready:
-            return
+        # what is not sent after all leaves its place to the next
+        while ready := self.flights.ready():
+            self._launch(ready)
+
+    def _launch(self, ready: list[Flight]) -> None:
         entropy = self._ambient.entropy(TRACE_ENTROPY_BYTES * len(ready))
         requests: list[tuple[Flight, OutboundRequest]] = []
         for place, flight in enumerate(ready):

@@ -181,7 +181,7 @@ class Recorder:
         began = self._ambient.monotonic()
         recorded = await self._queue.record([outcome.record for outcome in batch])
         self._drop(taken)
-        self._ground(recorded)
+        self._ground(batch, recorded)
         self._tell(batch, recorded, self._ambient.monotonic() - began)
 
     def _drop(self, taken: list[Outcome]) -> None:
@@ -190,10 +190,11 @@ class Recorder:
             if _closes_its_lane(outcome):
                 self._flights.lanes.reopen(outcome.record.endpoint_id)
 
-    def _ground(self, recorded: Recorded) -> None:
-        """What was claimed for a lane before its breaker opened, and is not sent yet, goes back."""
-        opened = {each.endpoint_id for each in recorded.breakers if each.state is BreakerState.OPEN}
-        if opened and (grounded := self._flights.ground(opened)):
+    def _ground(self, batch: list[Outcome], recorded: Recorded) -> None:
+        """What was claimed for a lane before it closed, and is not sent yet, goes back."""
+        closed = {each.endpoint_id for each in recorded.breakers if each.state is BreakerState.OPEN}
+        closed.update(outcome.record.endpoint_id for outcome in batch if _closes_its_lane(outcome))
+        if closed and (grounded := self._flights.ground(closed)):
             self.hand_back([flight.lease for flight in grounded], HandBackReason.GATE, 0.0)
 
     def _tell(self, batch: list[Outcome], recorded: Recorded, seconds: float) -> None:

@@ -267,6 +267,7 @@ class Queue:
                 allowance.windows,
                 allowance.others,
                 self._gates.breaker is not None,
+                allowance.doubtful,
             )
         return seconds
 

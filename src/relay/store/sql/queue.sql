@@ -290,11 +290,12 @@ where d.id = any (array(select o.id from owed o)) and d.status = 'pending' and e
 returning e.name;
 
 -- name: next_due
--- parameters: lanes uuid[], busy integer[], windows integer[], window of the other lanes integer, breaker boolean
+-- parameters: lanes uuid[], busy integer[], windows integer[], window of the other lanes integer, breaker boolean,
+--             doubtful integer
 -- index: deliveries_pending, endpoints_pkey, endpoint_state_pkey
 -- Not used to claim; answers how many seconds from now the earliest of the first 512 lanes has something that can be
 -- claimed, null if there is none. A gate that time opens is waited for; a lane that is full here opens when something
--- lands. Where a probe is under way, its end may open the lane long before its deadline: another look is due shortly, by
+-- lands, and so does one in doubt while those have all that they may. Where a probe is under way, its end may open the lane long before its deadline: another look is due shortly, by
 -- each process at another moment. Lanes behind these are the poll's: see Queue.seconds_to_next_due.
 with recursive lane as (
     (select d.endpoint_id, d.due_at, 1 as visits from deliveries d where d.status = 'pending'
@@ -314,6 +315,7 @@ cross join lateral (select array_position($1::uuid[], l.endpoint_id) as place of
 cross join lateral (
     -- one by one by their keys, even in a plan that was made while there were no endpoints
     select e.status = 'active' and e.removed_at is null as open, e.max_in_flight,
+           $5 and (s.breaker <> 'closed' or s.failures > 0) as doubtful,
            least(opens_at(e, s, $5),
                  case when $5 and s.breaker = 'half_open' then
                      greatest(s.held_until, now() + (0.2 + 0.2 * random()) * interval '1 second') end) as opens_at
@@ -321,5 +323,5 @@ cross join lateral (
     where e.id = l.endpoint_id
     offset 0
 ) g
-where g.open
+where g.open and (not g.doubtful or $6::integer > 0)
   and least(g.max_in_flight, coalesce(($3::integer[])[p.place], $4::integer)) > coalesce(($2::integer[])[p.place], 0);
