@@ -261,6 +261,17 @@ async def test_a_paused_endpoint_is_resumed(shared_world: World) -> None:
     assert states == ["paused", "paused", "active"]
 
 
+@pytest.mark.parametrize(("method", "call", "body"), [("POST", "/resume", None), ("PATCH", "", {"burst": 7})])
+async def test_what_may_open_a_lane_wakes_the_dispatchers(
+    world: World, method: str, call: str, body: dict[str, Any] | None
+) -> None:
+    path = f"{ENDPOINTS}/{(await world.create())['id']}"
+    await world.send("POST", f"{path}/pause")
+    woken = world.wakeups.sent
+    assert (await world.send(method, f"{path}{call}", body)).status == 200
+    await world.wakeups.until_sent(woken + 1)
+
+
 async def test_events_still_match_a_paused_endpoint(world: World) -> None:
     endpoint = await world.create()
     await world.send("POST", f"{ENDPOINTS}/{endpoint['id']}/pause")

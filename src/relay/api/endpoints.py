@@ -158,9 +158,12 @@ async def change_endpoint(endpoint_id: EndpointId, wanted: EndpointChange, deps:
     if not wanted.model_fields_set:
         return _shown(endpoint)
     try:
-        return _shown(await deps.endpoints.update(tenant, endpoint_id, change))
+        changed = await deps.endpoints.update(tenant, endpoint_id, change)
     except NameTaken:
         raise _name_taken() from None
+    # a wider limit lets out what waits for the narrower one
+    deps.wake()
+    return _shown(changed)
 
 
 @router.delete("/{id}", status_code=204, responses=_CHANGE)
@@ -183,7 +186,9 @@ async def pause_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) ->
 @router.post("/{id}/resume", responses=_CHANGE)
 async def resume_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
     """Resume an endpoint. Its deliveries go again, whether a person paused it or a 410 disabled it."""
-    return _shown(await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.ACTIVE))
+    resumed = await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.ACTIVE)
+    deps.wake()
+    return _shown(resumed)
 
 
 @router.post(
