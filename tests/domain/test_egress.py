@@ -63,6 +63,7 @@ def test_only_the_allowed_ports_are_reached() -> None:
 
 
 def test_an_address_literal_is_judged_without_any_resolver() -> None:
+    """C27, C28, C30 to C32; by every way of sending: `test_forbidden_addresses`."""
     expected = {
         "https://127.0.0.1/": RefusalReason.LOOPBACK,
         "https://[::1]/admin": RefusalReason.LOOPBACK,

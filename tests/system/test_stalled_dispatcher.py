@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import time
 
 from tests.support.gate import Gate
 from tests.support.installation import Installation, add_endpoint, eventually, kill, metrics
 from tests.support.producer import Producer, numbered
+from tests.support.receiver import Receiver
 
 DEADLINE = 60.0
 SETTINGS = {
@@ -65,6 +67,35 @@ async def test_a_stalled_dispatchers_late_outcome_is_kept_as_an_attempt_and_refu
     assert metrics(stalled)["relay_leases_lost_total"] == 1
     assert metrics(heir)["relay_leases_lost_total"] == 0
     assert metrics(heir)["relay_leases_reaped_total"] + metrics(stalled)["relay_leases_reaped_total"] == 1
+
+
+ENDPOINTS = 10
+STALL_SECONDS = 3.0
+"""Longer than any of the settings' timeouts, shorter than the lease."""
+
+
+async def test_a_dispatcher_that_stood_still_for_a_while_blames_no_endpoint_for_it(
+    installation: Installation, receiver: Receiver
+) -> None:
+    """C23: each of them answered while nobody looked. What came of it is unknown, and tried again; none has failed."""
+    gateway = installation.gateway()
+    dispatcher = installation.dispatcher(**SETTINGS)
+    for number in range(ENDPOINTS):
+        add_endpoint(gateway, receiver.url(f"/slow/{number}?ms=700"))
+    await Producer([gateway.url]).post(numbered(1), DEADLINE)
+    await receiver.arrive(ENDPOINTS, DEADLINE)
+    worker, began = dispatcher.worker(), time.monotonic()
+    kill(worker, signal.SIGSTOP)
+
+    async def long_enough() -> bool:
+        return time.monotonic() - began > STALL_SECONDS
+
+    await eventually(long_enough, DEADLINE, "time has passed")
+    kill(worker, signal.SIGCONT)
+    await installation.all_closed(1, DEADLINE)
+    classes = {row[0] for row in await installation.fetch("select distinct error_class from delivery_attempts")}
+    assert classes <= {None, "cut_short"}
+    assert await installation.value("select sum(failures) from endpoint_state") == 0
 
 
 async def test_a_stalled_gateway_holds_up_no_other(installation: Installation) -> None:
