@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from relay.domain.endpoint import Destination
 from relay.domain.outcome import OutcomeClass, rule
@@ -238,3 +241,19 @@ def test_a_chat_whose_url_or_token_has_not_its_form_is_not_prepared(destination:
     for changes in ({"url": "https://example.com/"}, {"secret": Secret("a/../b")}):
         with pytest.raises(ValueError, match=r"write|the secret"):
             ready(replace(destination, **changes))
+
+
+@settings(max_examples=200)
+@given(
+    st.integers(200, 599),
+    st.binary(max_size=60)
+    | st.dictionaries(
+        st.sampled_from(["ok", "error_code", "description", "parameters", "code", "message", "retry_after"]),
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.dictionaries(st.text(), st.integers()),
+    ).map(lambda body: json.dumps(body).encode()),
+)
+def test_no_answer_whatever_it_says_is_without_its_ruling(status: int, body: bytes) -> None:
+    for destination in (TELEGRAM, DISCORD):
+        facts = read(destination, status, body)
+        assert rule(facts).outcome_class is not OutcomeClass.DEFERRED
+        assert facts.detail.isprintable()

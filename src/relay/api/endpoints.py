@@ -178,14 +178,15 @@ async def remove_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -
 async def pause_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
     """Pause an endpoint. Its deliveries are held until it is resumed; new events still match it.
 
-    One that a 410 has disabled stays disabled, with its reason: it is held already.
+    One that its own answer has disabled (a 410; a chat's 401, 403 or 404) stays disabled, with its reason: it is held
+    already.
     """
     return _shown(await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.PAUSED))
 
 
 @router.post("/{id}/resume", responses=_CHANGE)
 async def resume_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
-    """Resume an endpoint. Its deliveries go again, whether a person paused it or a 410 disabled it."""
+    """Resume an endpoint. Its deliveries go again, whether a person paused it or its own answer disabled it."""
     resumed = await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.ACTIVE)
     deps.wake()
     return _shown(resumed)

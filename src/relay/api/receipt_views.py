@@ -78,7 +78,7 @@ def waiting_for(view: DeliveryView) -> str | None:
     if view.status is not DeliveryStatus.PENDING:
         return None
     if view.endpoint_state is not EndpointState.ACTIVE:
-        # disabled by a 410 is held just as paused is: until a person resumes it
+        # disabled by its answer is held just as paused is: until a person resumes it
         return DeferralReason.PAUSED
     if view.held_reason is not None and (view.held_until is None or view.held_until > view.due_at):
         return view.held_reason

@@ -41,7 +41,8 @@ class AckMode(StrEnum):
 
 
 class EndpointState(StrEnum):
-    """Whether deliveries leave (`active`), or are held by a person (`paused`) or by a 410 (`disabled`)."""
+    """Whether deliveries leave (`active`), or are held by a person (`paused`) or by the endpoint's own word
+    that it is gone (`disabled`)."""
 
     ACTIVE = "active"
     PAUSED = "paused"

@@ -285,7 +285,7 @@ class LaneHeld:
 
 @dataclass(frozen=True, slots=True)
 class EndpointDisabled:
-    """An endpoint answered 410; its deliveries are held until a person resumes it."""
+    """An endpoint answered that it is gone; its deliveries are held until a person resumes it."""
 
     consumer: str
 

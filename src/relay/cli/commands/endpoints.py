@@ -148,7 +148,7 @@ def pause(streams: Streams, endpoint: str) -> None:
 @json_option
 @click.pass_obj
 def resume(streams: Streams, endpoint: str) -> None:
-    """Let an endpoint's deliveries go on, whether a person or a 410 had stopped them."""
+    """Let an endpoint's deliveries go on, whether a person or its own answer had stopped them."""
     with connect(read_settings()) as relay:
         changed = relay.call("POST", f"{path_of(relay, endpoint)}/resume")
     streams.done("the endpoint is active")
