@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
@@ -250,16 +251,27 @@ async def test_a_new_token_is_another_credential(house: House, receiver: Receive
         await house.until(lambda: closed(house) == 1)
 
 
-async def test_a_burst_past_discords_limit_arrives_whole_without_beating_on_it(
-    house: House, receiver: Receiver
+BURSTS = [
+    (DISCORD, "/discord/4711?limit=5&seconds=0.4", 1),
+    (DISCORD, "/discord/4711?limit=5&seconds=0.4", 3),
+    (TELEGRAM, f"{CONTROL[GROUP]}?limit=20&seconds=2", 3),
+]
+
+
+@pytest.mark.parametrize(("chat", "limit", "dispatchers"), BURSTS)
+async def test_a_burst_past_the_limit_arrives_whole_without_beating_on_it(
+    house: House, receiver: Receiver, chat: tuple[str, str], limit: str, dispatchers: int
 ) -> None:
-    """C138: 30 at once by way of many connections, where the webhook takes 5 in a while."""
-    tell(receiver, "/discord/4711?limit=5&seconds=0.4")
-    endpoint = await house.chat("discord://4711", secret=HOOK, max_in_flight=32, rate_per_second=1000.0, burst=1000)
-    async with house.dispatching(platforms=platforms(receiver)):
+    """C138, C144: 30 at once by way of many connections, where the service takes a few in a while."""
+    url, secret = chat
+    tell(receiver, limit)
+    endpoint = await house.chat(url, secret=secret, max_in_flight=32, rate_per_second=1000.0, burst=1000)
+    async with AsyncExitStack() as running:
+        for _ in range(dispatchers):
+            await running.enter_async_context(house.dispatching(platforms=platforms(receiver)))
         await house.events(30, endpoint)
         await house.until(lambda: closed(house) == 30, within=45)
-    assert len(told(receiver, "/discord/4711")) == 30
+    assert len(told(receiver, CONTROL[url])) == 30
     assert house.heard(DeadLettered) == []
     assert attempts(house) < 30 * 12 / 2
 
