@@ -124,7 +124,8 @@ class ReceiptRedriven(BaseModel):
 
 
 class AttemptShown(BaseModel):
-    """One try, or (`deferred`) one wait behind a closed gate. Times are in milliseconds."""
+    """One try, or (`deferred`) one wait behind a closed gate, which has the number of the last try and is told when the
+    gate has opened. Times are in milliseconds."""
 
     attempt: int
     generation: int

@@ -16,7 +16,7 @@
 -- passed over as well, and `contended` tells of it; so a claim waits for nothing. A lane whose breaker has cooled down, or
 -- whose last probe is overdue, gives one row, the probe. A lane that is found closed while something in it is due is
 -- marked with its gate, once (`closed_lanes`, `closed_gates`); when it gives rows again, or another gate closes it, the
--- first delivery behind the gate gets an attempt of the class `deferred`. A lane that is full here is closed only for this
+-- first delivery behind the gate gets an attempt of the class `deferred`, as of that moment. A lane that is full here is closed only for this
 -- process, and marked once it is stuck. A lane whose last send failed, or that has a breaker which is not closed, is in
 -- doubt (`doubtful_lanes`): all of those together give no more than `doubtful` rows. `written_by` is the transaction that made the delivery owed, its last 32 bits, in
 -- the numbers of the server's `timeline`, all of them before `before_xid`; `event_age` are the seconds since its event's
@@ -132,7 +132,7 @@ with recursive lane as (
 ), deferred as (
     insert into delivery_attempts
         (delivery_id, at, lease_token, attempt, generation, outcome_class, reason, deferred_for_ms)
-    select w.id, w.since, '00000000-0000-0000-0000-000000000000', w.attempts, w.generation, 'deferred', w.gate,
+    select w.id, now(), '00000000-0000-0000-0000-000000000000', w.attempts, w.generation, 'deferred', w.gate,
            least(extract(epoch from now() - w.since) * 1000, 2147483647)::integer
     from (
         (select distinct on (c.endpoint_id) c.id, greatest(g.found_closed_at, c.due_at) as since,
