@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from relay.domain.endpoint import Destination, SignatureProfile
 from relay.domain.secret import Secret
 from relay.domain.sending import ErrorClass, SendFacts
-from relay.transports.hiding import LEAST_CUT, hide
+from relay.transports.hiding import LEAST_CUT, Hidden
 from relay.transports.http import build, prepare
 from tests.transports.samples import AT, CLAIMED, DESTINATION, ENTROPY
 
@@ -70,6 +70,23 @@ def test_an_answer_that_repeats_the_whole_request_is_kept_without_what_makes_it_
     assert "Relay-Event-Type: invoice.paid" in kept
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.slack.com/services/T000/B000/t0ken-of-the-path",
+        "https://discord.com/api/webhooks/123456/t0ken-of-the-path?wait=true",
+        "https://api.telegram.org/bot123456:t0ken-of-the-path/sendMessage",
+    ],
+)
+def test_a_token_in_the_path_of_a_well_known_service_is_shown_nowhere(url: str) -> None:
+    destination = replace(CAREFUL, url=url)
+    made = prepare(destination, user_agent="", timeout_seconds=10.0)
+    assert "t0ken" not in made.display_url
+    assert made.display_url.startswith(url.partition("t0ken")[0])
+    assert read(f"no such place: {url}".encode(), destination).snippet.startswith(b"no such place: https://")
+    assert b"t0ken" not in read(f"no such place: {url}".encode(), destination).snippet
+
+
 def test_an_answer_without_them_stays_as_it_came() -> None:
     ordinary = [b"", b"ok", b"\xff\xfe\x00", b'{"v":1,"error":"Bearer token expected"}', b"v1=abc sha256=", b"x" * 4096]
     for body in ordinary:
@@ -94,10 +111,14 @@ ALPHABET = st.text("ab", min_size=0, max_size=40)
 @settings(max_examples=300)
 @given(ALPHABET, st.text("ab", min_size=LEAST_CUT + 1, max_size=20))
 def test_whatever_comes_back_no_value_is_left_whole_or_cut(body: str, value: str) -> None:
-    kept = hide(SendFacts(500, snippet=body.encode(), detail=body), (value,))
+    kept = Hidden([value]).taken_out_of(SendFacts(500, snippet=body.encode(), detail=body))
     assert value.encode() not in kept.snippet
     assert value not in kept.detail
     assert not [cut for cut in range(LEAST_CUT, len(value)) if kept.snippet.endswith(value[:cut].encode())]
+
+
+def test_what_hides_values_does_not_print_them() -> None:
+    assert "a-credential" not in f"{Hidden(['a-credential'])!r}"
 
 
 def test_a_secret_is_not_printed_with_its_destination() -> None:

@@ -18,7 +18,7 @@ from relay.domain.delivery import ClaimedDelivery
 from relay.domain.endpoint import Destination
 from relay.domain.sending import Meaning, OutboundRequest, SendFacts
 from relay.transports.chat import Platforms, address_of, body_of, told, wish_of
-from relay.transports.hiding import STARS, hide
+from relay.transports.hiding import STARS, Hidden
 from relay.transports.text import Unit, fitted, readable
 
 LONGEST_CONTENT = 2000
@@ -48,7 +48,7 @@ class DiscordDestination:
 
     url: str = field(repr=False)
     display_url: str
-    hidden: str = field(repr=False)
+    hidden: Hidden = field(repr=False)
     headers: tuple[tuple[str, str], ...]
     timeout_seconds: float
 
@@ -65,7 +65,7 @@ class DiscordDestination:
 
     def read(self, facts: SendFacts) -> SendFacts:
         """What the answer means; see `Prepared`."""
-        return facts if facts.status_code is None else hide(_read(facts), (self.hidden,))
+        return facts if facts.status_code is None else self.hidden.taken_out_of(_read(facts))
 
 
 def prepare(
@@ -76,7 +76,7 @@ def prepare(
     return DiscordDestination(
         url=_url(platforms, webhook, destination.secret.expose()),
         display_url=display_url(platforms, webhook),
-        hidden=secret_part(destination.transport, destination.secret),
+        hidden=Hidden([secret_part(destination.transport, destination.secret)]),
         headers=(("Content-Type", "application/json"), ("User-Agent", user_agent)),
         timeout_seconds=timeout_seconds if destination.timeout_seconds is None else destination.timeout_seconds,
     )

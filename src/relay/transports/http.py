@@ -22,12 +22,15 @@ from relay.domain.sending import OutboundRequest, SendFacts
 from relay.domain.signing import Signer
 from relay.domain.signing import prepare as prepare_signer
 from relay.domain.trace import next_traceparent, read_traceparent
-from relay.transports.hiding import hide
+from relay.transports.hiding import Hidden
 
 Headers = tuple[tuple[str, str], ...]
 
 LEAST_HIDDEN = 8
 """Characters of a value that is looked for in answers. A shorter one is no good credential, and often a word."""
+
+_TOKEN_IN_PATH = re.compile(r"(?P<kept>/(?:bot[0-9]+:|webhooks/[0-9]+/|services/T[^/]*/B[^/]*/))(?P<token>[^/]+)")
+"""The token in a url of Telegram's, Discord's or Slack's, which many send to as to any other receiver."""
 
 _SIGNATURE = re.compile(rb"(?P<kept>\b(?:v1[=,]|sha256=))(?:[0-9a-f]{64}|[0-9A-Za-z+/]{43}=)")
 """A signature of any profile: whoever has it can repeat the request, with some profiles for ever."""
@@ -38,7 +41,7 @@ class HttpDestination:
     """A destination made ready: everything of its requests that no single delivery decides.
 
     `overlap_signer` signs with the previous secret as well; it is `signer` itself where there is none. `hidden` is what
-    no answer may show that repeats it, the longest first.
+    no answer may show that repeats it.
     """
 
     url: str = field(repr=False)
@@ -47,7 +50,7 @@ class HttpDestination:
     signer: Signer
     overlap_signer: Signer
     timeout_seconds: float
-    hidden: tuple[str, ...] = field(repr=False)
+    hidden: Hidden = field(repr=False)
 
     def request(self, claimed: ClaimedDelivery, *, timestamp: int, entropy: bytes) -> OutboundRequest:
         """The request of one attempt; see `Prepared`."""
@@ -55,11 +58,12 @@ class HttpDestination:
 
     def read(self, facts: SendFacts) -> SendFacts:
         """Over http the facts say it themselves; only what a receiver repeats of our credentials is taken out."""
-        if not facts.snippet:
+        facts = self.hidden.taken_out_of(facts)
+        snippet = facts.snippet
+        if b"v1" not in snippet and b"sha256=" not in snippet:
             return facts
-        facts = hide(facts, self.hidden)
-        signed = _SIGNATURE.sub(rb"\g<kept>***", facts.snippet)
-        return facts if signed == facts.snippet else replace(facts, snippet=signed)
+        unsigned = _SIGNATURE.sub(rb"\g<kept>***", snippet)
+        return facts if unsigned == snippet else replace(facts, snippet=unsigned)
 
 
 def prepare(destination: Destination, *, user_agent: str, timeout_seconds: float) -> HttpDestination:
@@ -111,28 +115,33 @@ def build(claimed: ClaimedDelivery, ready: HttpDestination, *, timestamp: int, e
     )
 
 
-def _hidden(destination: Destination) -> tuple[str, ...]:
-    """What is, or may be, a credential: the secrets, the values of the customer's headers and of the url's query."""
-    values = {destination.secret.expose()}
+def _hidden(destination: Destination) -> Hidden:
+    """What is, or may be, a credential: the secrets, the values of the customer's headers and of the url's query, and a
+    token in the path."""
+    values = [destination.secret.expose()]
     if destination.previous_secret is not None:
-        values.add(destination.previous_secret.expose())
+        values.append(destination.previous_secret.expose())
     for _, value in destination.headers:
-        values |= {value, value.partition(" ")[2]}  # `Bearer …`, and what stands behind the scheme
-    for parameter in destination.url.partition("?")[2].split("&"):
+        values += [value, value.partition(" ")[2]]  # `Bearer …`, and what stands behind the scheme
+    path, _, query = destination.url.partition("?")
+    values += [found["token"] for found in _TOKEN_IN_PATH.finditer(path)]
+    for parameter in query.split("&"):
         name, equals, value = parameter.partition("=")
-        values |= {value, unquote(value)} if equals else {name}
-    return tuple(sorted((each for each in values if len(each) >= LEAST_HIDDEN), key=len, reverse=True))
+        values += [value, unquote(value)] if equals else [name]
+    return Hidden(each for each in values if len(each) >= LEAST_HIDDEN)
 
 
 def display_url(url: str) -> str:
-    """The url as it may be shown: values in its query become stars, since tokens travel there.
+    """The url as it may be shown: values in its query become stars, since tokens travel there, and so do the tokens
+    that well-known services have in their paths.
 
     A parameter without `=` is replaced as a whole. Credentials before an `@` need no care: such urls are refused.
     """
-    base, _, query = url.partition("?")
+    path, mark, query = url.partition("?")
+    base = _TOKEN_IN_PATH.sub(r"\g<kept>***", path)
     if not query:
-        return url
-    return base + "?" + "&".join([_starred(parameter) for parameter in query.split("&")])
+        return base + mark
+    return base + mark + "&".join([_starred(parameter) for parameter in query.split("&")])
 
 
 def _starred(parameter: str) -> str:

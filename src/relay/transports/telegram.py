@@ -18,7 +18,7 @@ from relay.domain.delivery import ClaimedDelivery
 from relay.domain.endpoint import Destination
 from relay.domain.sending import Meaning, OutboundRequest, SendFacts
 from relay.transports.chat import Platforms, address_of, body_of, told, wish_of
-from relay.transports.hiding import STARS, hide
+from relay.transports.hiding import STARS, Hidden
 from relay.transports.text import Unit, fitted, readable
 
 LONGEST_TEXT = 4096
@@ -41,7 +41,7 @@ class TelegramDestination:
     url: str = field(repr=False)
     display_url: str
     chat: int | str
-    hidden: str = field(repr=False)
+    hidden: Hidden = field(repr=False)
     headers: tuple[tuple[str, str], ...]
     timeout_seconds: float
 
@@ -62,7 +62,7 @@ class TelegramDestination:
 
     def read(self, facts: SendFacts) -> SendFacts:
         """What the answer means; see `Prepared`."""
-        return facts if facts.status_code is None else hide(_read(facts), (self.hidden,))
+        return facts if facts.status_code is None else self.hidden.taken_out_of(_read(facts))
 
 
 def prepare(
@@ -75,7 +75,7 @@ def prepare(
         url=f"{base}/bot{token.expose()}/sendMessage",
         display_url=display_url(platforms),
         chat=chat.place if chat.place.startswith("@") else int(chat.place),
-        hidden=secret_part(destination.transport, token),
+        hidden=Hidden([secret_part(destination.transport, token)]),
         headers=(("Content-Type", "application/json"), ("User-Agent", user_agent)),
         timeout_seconds=timeout_seconds if destination.timeout_seconds is None else destination.timeout_seconds,
     )
