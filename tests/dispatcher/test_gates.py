@@ -75,6 +75,20 @@ async def test_what_was_claimed_before_a_429_goes_back_once_its_hold_is_written(
     assert next_attempt_at(view) == view.held_until
 
 
+async def test_what_was_claimed_before_a_410_goes_back_and_says_that_it_waits_for_a_person(house: House) -> None:
+    async with Gate() as gate:
+        endpoint = await house.endpoint(gate.url)
+        receipts = await house.events(4, endpoint)
+        async with house.dispatching(replace(TUNING, concurrency=1)):
+            (await gate.visit(DEADLINE)).answer(410)
+            await house.until(lambda: handed_back(house, HandBackReason.GATE) == 3)
+        assert gate.waiting == 0
+    views = sorted([await house.delivery(receipt) for receipt in receipts], key=lambda view: view.attempts)
+    assert [view.attempts for view in views] == [0, 0, 0, 1]
+    assert {waiting_for(view) for view in views[:3]} == {"paused"}
+    assert {next_attempt_at(view) for view in views[:3]} == {None}
+
+
 CLOSINGS = {
     "rate_limit": [
         "update endpoints set rate_per_second = 0.001",

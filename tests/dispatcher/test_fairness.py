@@ -1,0 +1,126 @@
+"""What hangs, refuses or has no address has its share of a dispatcher, and no more; what answers has the rest."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import replace
+from uuid import UUID
+
+from relay.dispatcher import ClaimTuning
+from relay.dispatcher.lanes import FIRST_WINDOW
+from relay.domain.outcome import OutcomeClass
+from relay.domain.telemetry import AttemptsRecorded, ReceiptsClosed
+from relay.sender import SendLimits
+from tests.store import bulk
+from tests.support.dispatching import RETRY, TUNING, House
+from tests.support.gate import Gate
+from tests.support.receiver import Receiver
+
+DEADLINE = 30.0
+PATIENT = SendLimits(silence_seconds=60.0)
+"""What hangs goes on hanging as long as a test runs."""
+
+PERMITS = 16
+FEW = replace(TUNING, concurrency=PERMITS, drain_seconds=0.2)
+MANY = replace(
+    TUNING, claim=ClaimTuning(batch=300, lease_seconds=60.0, poll_seconds=0.5), concurrency=512, drain_seconds=0.2
+)
+
+
+def closed(house: House) -> int:
+    return sum(each.count for each in house.heard(ReceiptsClosed))
+
+
+async def until_closed(house: House, number: int) -> None:
+    await house.until(lambda: closed(house) >= number, DEADLINE)
+
+
+def failed(house: House) -> int:
+    facts = [fact for told in house.heard(AttemptsRecorded) for fact in told.attempts]
+    return sum(fact.outcome_class is not OutcomeClass.SUCCESS for fact in facts)
+
+
+async def owe(house: House, number: int, *endpoints: UUID) -> None:
+    """So many deliveries, in turn."""
+    async with house.database.connection() as connection:
+        await bulk.owe(connection, number, list(endpoints))
+
+
+def report(what: str, began: float, number: int) -> None:
+    print(f"{what}: {(time.monotonic() - began) / number * 1000:.1f} ms each")  # noqa: T201 - to read
+
+
+async def test_an_endpoint_that_hangs_with_twenty_thousand_owed_keeps_its_first_window_and_no_more(
+    house: House, receiver: Receiver
+) -> None:
+    """Case C106."""
+    async with Gate() as hanging:
+        await owe(house, 20_000, await house.endpoint(hanging.url, max_in_flight=64))
+        healthy = await house.endpoint(receiver.url("/ok"))
+        async with house.dispatching(FEW, limits=PATIENT):
+            await hanging.visits(FIRST_WINDOW, DEADLINE)
+            began = time.monotonic()
+            for number in range(50):
+                await house.event(healthy)
+                await until_closed(house, number + 1)
+            report("beside an endpoint that hangs", began, 50)
+            assert failed(house) == 0, "it hangs still"
+        assert hanging.waiting == 0
+
+
+async def test_endpoints_in_doubt_share_half_of_the_permits(house: House, receiver: Receiver) -> None:
+    async with Gate() as hanging:
+        in_doubt = [await house.endpoint(hanging.url, max_in_flight=64) for _ in range(PERMITS * 2)]
+        await house.execute("update endpoint_state set failures = 1")
+        healthy = await house.endpoint(receiver.url("/ok"), max_in_flight=64)
+        await owe(house, 1_000, *in_doubt)
+        async with house.dispatching(FEW, limits=PATIENT):
+            await hanging.visits(PERMITS // 2, DEADLINE)
+            await house.events(200, healthy)
+            await until_closed(house, 200)
+            assert failed(house) == 0, "they hang still"
+        assert hanging.waiting == 0
+
+
+async def test_a_hundred_dead_endpoints_hold_up_no_healthy_one(house: House, receiver: Receiver) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # nobody listens: connections are refused
+        refused = f"http://127.0.0.1:{unused.getsockname()[1]}/"
+        async with Gate() as hanging:
+            urls = [hanging.url] * 34 + [refused] * 33 + [f"http://dead-{number}.invalid/" for number in range(33)]
+            dead = [await house.endpoint(url, max_in_flight=64) for url in urls]
+            healthy = [await house.endpoint(receiver.url(f"/ok/{number}")) for number in range(10)]
+            await owe(house, 5_000, *dead)
+            async with house.dispatching(MANY, limits=PATIENT):
+                await hanging.visits(34 * FIRST_WINDOW, DEADLINE)
+                began = time.monotonic()
+                for number in range(20):
+                    await house.event(*healthy)
+                    await until_closed(house, number + 1)
+                report("beside a hundred dead endpoints", began, 20)
+            assert hanging.waiting == 0, "what hangs got its first windows and no more"
+
+
+async def test_a_receiver_that_answers_429_over_and_over_is_charged_for_requests_alone(house: House) -> None:
+    """Case C90: what waits behind the hold spends nothing, and so nothing dies although few attempts are allowed."""
+    owed, refusals = 40, 12
+    async with Gate() as gate:
+        endpoint = await house.endpoint(gate.url, max_in_flight=1)
+        receipts = await house.events(owed, endpoint)
+        async with house.dispatching(retry=replace(RETRY, max_attempts=5)):
+            for number in range(owed + refusals):
+                (await gate.visit(DEADLINE)).answer(429 if number < refusals else 200)
+            await until_closed(house, owed)
+    assert sum([(await house.delivery(receipt)).attempts for receipt in receipts]) == owed + refusals
+
+
+async def test_a_limit_that_holds_deliveries_back_many_times_spends_no_attempt(
+    house: House, receiver: Receiver
+) -> None:
+    """Case C90."""
+    endpoint = await house.endpoint(receiver.url("/ok"), rate_per_second=20.0, burst=1)
+    receipts = await house.events(30, endpoint)
+    async with house.dispatching(retry=replace(RETRY, max_attempts=5)):
+        await until_closed(house, 30)
+    assert {(await house.delivery(receipt)).attempts for receipt in receipts} == {1}
