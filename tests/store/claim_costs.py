@@ -41,6 +41,9 @@ class Shape:
     closed_share: float = 0.0
 
 
+FILLING_SECONDS = 600.0
+"""How long the queue may take to be filled."""
+
 SMALL = Shape("10,000 rows, 100 lanes", 10_000, 100)
 SHAPES = (
     Shape("1,000,000 rows, 10,000 lanes, one closed lane has half", 1_000_000, 10_000, 0.5),
@@ -54,7 +57,7 @@ async def filled(server: EmbeddedServer, name: str, shape: Shape) -> AsyncIterat
     host = Server(server.superuser_dsn)
     await host.run(f"create database {name}")
     dsn = host.dsn(name)
-    database = await Database.connect(dsn, name="costs", size=2)
+    database = await Database.connect(dsn, name="costs", size=2, within=FILLING_SECONDS)
     claims = await Database.connect(dsn, name="costs", size=1, commits=Commits.LAZY)
     try:
         await migrate(database)

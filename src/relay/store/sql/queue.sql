@@ -2,25 +2,30 @@
 
 -- name: claim_due
 -- parameters: after_endpoint uuid, batch integer, token uuid, lease_seconds double precision, lanes uuid[],
---             busy integer[], windows integer[], window of the other lanes integer, doubtful integer, stuck lanes uuid[],
---             breaker boolean, timeout_seconds double precision, probe_grace_seconds double precision
+--             busy integer[], windows integer[], window of the other lanes integer, doubtful integer,
+--             stuck lanes uuid[], breaker boolean, timeout_seconds double precision,
+--             probe_grace_seconds double precision
 -- index: deliveries_pending
--- Rotates: visits the lanes behind the given endpoint and then, around the end, those up to it, at most 64 open and 512
--- in all; takes from each its share of the batch in due order, and leases the rows under the token. A closed lane is
--- passed over, not claimed and put back. Always answers at least one row: `last_endpoint` is where the next claim goes
--- on, null when every lane has been seen, and `came_around` tells whether the end of the lanes was passed; the other
--- columns are null where nothing was due. A batch that is full before the last of the visited lanes got its share goes
--- on with the lane that got less: else the same lanes would be left out in each round.
+-- Rotates: visits the lanes behind the given endpoint and then, around the end, those up to it, at most 64 open and
+-- 512 in all; takes from each its share of the batch in due order, and leases the rows under the token. A closed lane
+-- is passed over, not claimed and put back. Always answers at least one row: `last_endpoint` is where the next claim
+-- goes on, null when every lane has been seen, and `came_around` tells whether the end of the lanes was passed; the
+-- other columns are null where nothing was due. A batch that is full before the last of the visited lanes got its
+-- share goes on with the lane that got less: else the same lanes would be left out in each round.
 --
 -- An open lane is locked before it is taken from, and pays a token for each row. One that somebody else has locked is
--- passed over as well, and `contended` tells of it; so a claim waits for nothing. A lane whose breaker has cooled down, or
--- whose last probe is overdue, gives one row, the probe. A lane that is found closed while something in it is due is
--- marked with its gate, once (`closed_lanes`, `closed_gates`); when it gives rows again, or another gate closes it, the
--- first delivery behind the gate gets an attempt of the class `deferred`, as of that moment. A lane that is full here is closed only for this
--- process, and marked once it is stuck. A lane whose last send failed, or that has a breaker which is not closed, is in
--- doubt (`doubtful_lanes`): all of those together give no more than `doubtful` rows. `written_by` is the transaction that made the delivery owed, its last 32 bits, in
--- the numbers of the server's `timeline`, all of them before `before_xid`; `event_age` are the seconds since its event's
--- append.
+-- passed over as well, and `contended` tells of it; so a claim waits for nothing. A lane whose breaker has cooled
+-- down, or whose last probe is overdue, gives one row, the probe. A lane whose last send failed, or that has a breaker
+-- which is not closed, is in doubt (`doubtful_lanes`): it gives one row, and all of those together no more than
+-- `doubtful`.
+--
+-- A lane that is found closed while something in it is due is marked with its gate, once (`closed_lanes`,
+-- `closed_gates`); when it gives rows again, or another gate closes it, the first delivery behind the gate gets an
+-- attempt of the class `deferred`, as of that moment. A lane that is full here is closed only for this process, and
+-- marked once it is stuck.
+--
+-- `written_by` is the transaction that made the delivery owed, its last 32 bits, in the numbers of the server's
+-- `timeline`, all of them before `before_xid`; `event_age` are the seconds since its event's append.
 with recursive lane as (
     select $1::uuid as endpoint_id, false as around, false as open, false as marked, null::text as gate, 0 as room,
            false as doubtful, 0 as visits, 0 as opens, 0 as doubts
@@ -48,7 +53,8 @@ with recursive lane as (
         join endpoint_state s on s.endpoint_id = e.id
         cross join lateral (select array_position($5::uuid[], e.id) as place offset 0) p
         cross join lateral (
-            select case when d.doubtful then least(r.room, $9::integer - l.doubts, 1) else r.room end as room, d.doubtful
+            select d.doubtful,
+                   case when d.doubtful then least(r.room, $9::integer - l.doubts, 1) else r.room end as room
             from (select least(e.max_in_flight, coalesce(($7::integer[])[p.place], $8::integer))
                              - coalesce(($6::integer[])[p.place], 0) as room) r
             cross join (select $11 and (s.breaker <> 'closed' or s.failures > 0) as doubtful) d
@@ -71,8 +77,9 @@ with recursive lane as (
     from lane l
 ), locked as materialized (
     -- as the lane is now that nobody else changes it
-    select l.endpoint_id, l.visits, l.open, l.doubtful, s.found_closed_at, s.found_closed_reason, s.available, s.probing,
-           s.probe_seconds, l.marked and l.gate is distinct from s.found_closed_reason as marked, l.gate, s.opens_at,
+    select l.endpoint_id, l.visits, l.open, l.doubtful, s.found_closed_at, s.found_closed_reason, s.available,
+           s.probing, s.probe_seconds, s.opens_at, l.gate,
+           l.marked and l.gate is distinct from s.found_closed_reason as marked,
            case when not l.open or s.gate is not null then 0
                 when s.probing then 1
                 else least(l.room, floor(s.available + 1e-9)) end::integer as room
@@ -196,8 +203,8 @@ select * from record_outcomes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
 -- index: deliveries_pkey, endpoint_state_pkey
 -- fenced
 -- Gives unsent deliveries back, takes their attempt back with them, and returns their tokens: of those that one claim
--- took, what exceeds the lane's refill since, as in domain/bucket.py. A probe among them has taught nothing, and the next
--- delivery may probe at once.
+-- took, what exceeds the lane's refill since, as in domain/bucket.py. A probe among them has taught nothing, and the
+-- next delivery may probe at once.
 with held as materialized (
     select d.id, d.endpoint_id, d.claimed_at, o.token from unnest($1::uuid[], $2::uuid[]) as o (delivery, token)
     join deliveries d on d.id = o.delivery and d.lease_token = o.token
@@ -295,8 +302,9 @@ returning e.name;
 -- index: deliveries_pending, endpoints_pkey, endpoint_state_pkey
 -- Not used to claim; answers how many seconds from now the earliest of the first 512 lanes has something that can be
 -- claimed, null if there is none. A gate that time opens is waited for; a lane that is full here opens when something
--- lands, and so does one in doubt while those have all that they may. Where a probe is under way, its end may open the lane long before its deadline: another look is due shortly, by
--- each process at another moment. Lanes behind these are the poll's: see Queue.seconds_to_next_due.
+-- lands, and so does one in doubt while those have all that they may. Where a probe is under way, its end may open the
+-- lane long before its deadline: another look is due shortly, by each process at another moment. Lanes behind these
+-- are the poll's: see Queue.seconds_to_next_due.
 with recursive lane as (
     (select d.endpoint_id, d.due_at, 1 as visits from deliveries d where d.status = 'pending'
      order by d.endpoint_id, d.due_at limit 1)
