@@ -95,9 +95,9 @@ class EndpointNew(BaseModel):
     event_types: Patterns = Field(["*"], description="Types, `invoice.*` for all below, `*` for every type.")
     rate_per_second: Rate = Field(
         10.0,
-        description="Sustained requests per second over all dispatchers together. Kept, but not enforced yet.",
+        description="Sustained requests per second over all dispatchers together.",
     )
-    burst: Burst = Field(20, description="Requests that may go at once after a pause. Kept, but not enforced yet.")
+    burst: Burst = Field(20, description="Requests that may go at once after a pause.")
     max_in_flight: InFlight | None = Field(
         None, description="Requests under way at once, per dispatcher process; 1 for a chat if it is left out."
     )

@@ -70,8 +70,8 @@ def list_all(streams: Streams) -> None:
 @click.argument("url")
 @click.option("--name", help="Name, unique; it is the consumer in metrics. Default: made from the host.")
 @click.option("--type", "types", multiple=True, metavar="PATTERN", help="Event types it gets; may be repeated.")
-@click.option("--rate", type=float, help="Requests per second, at most; kept, but not enforced yet.")
-@click.option("--burst", type=int, help="Requests at once after a pause; kept, but not enforced yet.")
+@click.option("--rate", type=float, help="Requests per second, at most, over all dispatchers.")
+@click.option("--burst", type=int, help="Requests at once after a pause.")
 @click.option("--max-in-flight", type=int, help="Requests under way, per dispatcher process.")
 @click.option("--timeout", type=float, help="Seconds for one attempt.")
 @click.option(
