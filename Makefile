@@ -101,6 +101,10 @@ bench: setup  ## drain a backlog beside its two floors: deliveries/s and CPU per
 bench-quorum: setup  ## time until the 202 with two of three servers, beside one server's and the bare wait
 	$(BIN)/relay loadtest quorum
 
+.PHONY: bench-fairness
+bench-fairness: setup  ## healthy endpoints alone, beside one that hangs with 10,000 owed, and beside a hundred dead ones
+	$(BIN)/relay loadtest fairness
+
 .PHONY: bench-claims
 bench-claims: setup  ## what a claim costs per row: a small queue beside 1,000,000 rows, half of them in a closed lane
 	@$(BIN)/python -m tests.store.claim_costs

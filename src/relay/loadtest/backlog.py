@@ -20,12 +20,14 @@ from relay.domain.secret import Secret
 from relay.store.database import Database
 from relay.store.endpoints import Endpoints
 from relay.store.journal import Addition, Journal
+from relay.store.queue import Queue
 from relay.store.vault import Vault
 
 TENANT = "acct_default"
 SOURCE = "anonymous"
 EVENT_TYPE = "bench.event"
 GROUP = 500
+BURIED = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,14 @@ class Shape:
     payload_bytes: int
 
 
-def payload(size: int) -> bytes:
+def event_type(place: int) -> str:
+    """The type of events that are for one endpoint alone, the one in this place."""
+    return f"{EVENT_TYPE}.{place}"
+
+
+def payload(size: int, event_type: str = EVENT_TYPE) -> bytes:
     """A JSON event of exactly `size` bytes (at least 40)."""
-    head = b'{"type":"' + EVENT_TYPE.encode() + b'","data":"'
+    head = b'{"type":"' + event_type.encode() + b'","data":"'
     return head + b"x" * (size - len(head) - 2) + b'"}'
 
 
@@ -48,15 +55,17 @@ def new_id() -> UUID:
     return ids.uuid7(time.time_ns() // 1_000_000, os.urandom(ids.ENTROPY_BYTES))
 
 
-async def add_endpoints(database: Database, vault: Vault, url: str, number: int, *, max_in_flight: int) -> list[UUID]:
-    """Create endpoints without any limit but `max_in_flight`, all of one url."""
+async def add_endpoints(
+    database: Database, vault: Vault, urls: Sequence[str], *, name: str, max_in_flight: int, own_types: bool = False
+) -> list[UUID]:
+    """Create an endpoint per url without any limit but `max_in_flight`, for all events or each for its own type."""
     store = Endpoints(database, vault)
     made = []
-    for place in range(number):
+    for place, url in enumerate(urls):
         config = EndpointConfig(
-            name=f"sink-{place}",
+            name=f"{name}-{place}",
             url=url,
-            event_types=(EVENT_TYPE,),
+            event_types=(event_type(place) if own_types else EVENT_TYPE,),
             rate_per_second=100_000,
             burst=100_000,
             max_in_flight=max_in_flight,
@@ -67,11 +76,13 @@ async def add_endpoints(database: Database, vault: Vault, url: str, number: int,
 
 
 async def remove_endpoints(database: Database, vault: Vault) -> None:
-    """Remove every endpoint there is, so that nothing else is routed or claimed."""
+    """Remove every endpoint there is and what it is owed, so that nothing else is routed or claimed."""
     store = Endpoints(database, vault)
     while found := await store.list(TENANT, limit=100):
         for endpoint in found:
             await store.remove(TENANT, endpoint.id)
+    while await Queue(database, database).bury_removed(batch=BURIED):
+        pass
 
 
 async def fill(database: Database, vault: Vault, endpoints: Sequence[UUID], shape: Shape) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from relay.embedded import EmbeddedFault, EmbeddedReplicas, running_dsn
@@ -24,6 +24,9 @@ Tell = Callable[[str], None]
 
 IN_FLIGHT = 256
 """Requests under way per endpoint and dispatcher: as many as Relay allows."""
+
+DEFAULT_IN_FLIGHT = 32
+"""The same for an endpoint that nobody set up for a measurement."""
 
 
 class Installation:
@@ -57,9 +60,21 @@ class Installation:
         with child("relay", "gateway", "--workers", str(workers), environ=environ, log=log) as running:
             yield running
 
-    async def subscribe(self, url: str, endpoints: int) -> None:
-        """Leave so many endpoints of this url as the only ones."""
-        await self._prepare(url, endpoints, None)
+    async def subscribe(self, url: str, endpoints: int, *, own_types: bool = False) -> None:
+        """Leave so many endpoints of this url as the only ones, for all events or each for its own type."""
+        await self._prepare(url, endpoints, None, own_types=own_types)
+
+    async def owe(self, urls: Sequence[str], events: int, payload_bytes: int) -> None:
+        """Add endpoints of these urls, and so many events owed to each; posts do not go to them."""
+        database = await Database.connect(self.dsn, name="relay-bench", size=2)
+        try:
+            added = await backlog.add_endpoints(
+                database, self._vault, urls, name="owed", max_in_flight=DEFAULT_IN_FLIGHT
+            )
+            shape = Shape(events * len(urls), len(urls), payload_bytes)
+            await backlog.fill(database, self._vault, added, shape)
+        finally:
+            await database.close()
 
     async def fill(self, url: str, shape: Shape) -> None:
         """The same, with a backlog of events owed to them."""
@@ -81,12 +96,14 @@ class Installation:
         finally:
             await database.close()
 
-    async def _prepare(self, url: str, number: int, shape: Shape | None) -> None:
+    async def _prepare(self, url: str, number: int, shape: Shape | None, *, own_types: bool = False) -> None:
         await self.migrate()
         database = await Database.connect(self.dsn, name="relay-bench", size=2)
         try:
             await backlog.remove_endpoints(database, self._vault)
-            endpoints = await backlog.add_endpoints(database, self._vault, url, number, max_in_flight=IN_FLIGHT)
+            endpoints = await backlog.add_endpoints(
+                database, self._vault, [url] * number, name="sink", max_in_flight=IN_FLIGHT, own_types=own_types
+            )
             if shape is not None:
                 self.tell(f"filling a backlog of {shape.events:,}")
                 await backlog.fill(database, self._vault, endpoints, shape)

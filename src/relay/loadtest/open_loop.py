@@ -23,7 +23,7 @@ import uvloop
 
 from relay.domain.egress import EgressPolicy
 from relay.domain.sending import OutboundRequest, SendFacts
-from relay.loadtest.backlog import payload
+from relay.loadtest.backlog import EVENT_TYPE, event_type, payload
 from relay.sender import HttpSender, SendLimits
 
 TICK_SECONDS = 0.001
@@ -51,10 +51,11 @@ class Posts:
 
 
 class Generator:
-    """Posts one event after the other at a constant rate, whatever the answers."""
+    """Posts one event after the other at a constant rate, whatever the answers; the bodies in turn."""
 
-    def __init__(self, url: str, *, rate: float, number: int, body: bytes) -> None:
-        self._request = OutboundRequest(url, url, (("Content-Type", "application/json"),), body, TIMEOUT_SECONDS)
+    def __init__(self, url: str, *, rate: float, number: int, bodies: Sequence[bytes]) -> None:
+        headers = (("Content-Type", "application/json"),)
+        self._requests = [OutboundRequest(url, url, headers, body, TIMEOUT_SECONDS) for body in bodies]
         self._rate = rate
         self._number = number
         self._posts = Posts()
@@ -76,7 +77,7 @@ class Generator:
             sent = 0
             while sent < self._number:
                 due = min(int((time.monotonic() - self._began) * self._rate) + 1, self._number)
-                sender.submit([(place, self._request) for place in range(sent, due)])
+                sender.submit([(place, self._requests[place % len(self._requests)]) for place in range(sent, due)])
                 sent = due
                 await asyncio.sleep(TICK_SECONDS)
             async with asyncio.timeout(TIMEOUT_SECONDS + 5.0):
@@ -115,11 +116,13 @@ def main() -> None:
     parser.add_argument("--rate", type=float, required=True, help="posts per second")
     parser.add_argument("--number", type=int, required=True, help="posts in all")
     parser.add_argument("--payload-bytes", type=int, default=500)
+    parser.add_argument("--types", type=int, default=0, help="types of events, one after the other; 0: all of one")
     parser.add_argument("--due-at", type=Path, required=True, help="file for when each delivery's post was due (JSON)")
     options = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        body = payload(options.payload_bytes)
-        posts = runner.run(Generator(options.url, rate=options.rate, number=options.number, body=body).run())
+        types = [event_type(place) for place in range(options.types)] or [EVENT_TYPE]
+        bodies = [payload(options.payload_bytes, each) for each in types]
+        posts = runner.run(Generator(options.url, rate=options.rate, number=options.number, bodies=bodies).run())
     options.due_at.write_bytes(msgspec.json.encode(posts.due_at))
     json.dump({"answers": posts.answers, "answered_ms": percentiles(posts.seconds)}, sys.stdout)
     sys.stdout.write("\n")

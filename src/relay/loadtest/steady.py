@@ -35,7 +35,8 @@ SETTLE_SECONDS = 60.0
 @dataclass(frozen=True, slots=True)
 class Load:
     """So many posts per second for so many seconds, each owed to `endpoints`, through so many processes; `quorum`
-    machines have an event before its 202."""
+    machines have an event before its 202. With `in_turn`, each event is owed to one of the endpoints, one after the
+    other."""
 
     rate: float
     seconds: float
@@ -44,6 +45,15 @@ class Load:
     gateways: int
     dispatchers: int
     quorum: int = 1
+    in_turn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """So many events owed to an endpoint of each url."""
+
+    urls: tuple[str, ...]
+    events: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +111,20 @@ def times_row(title: str, times: Mapping[str, float]) -> str:
     return f"{title:{_TITLE}}" + "".join(f"{times[name]:10.1f}" for name in _SHOWN)
 
 
-async def measure(load: Load, ground: Installation) -> Steady:
-    """Put the load on an installation and return when what was accepted has arrived. Raises `RuntimeError`."""
+async def measure(load: Load, ground: Installation, *, beside: Backlog | None = None) -> Steady:
+    """Put the load on an installation and return when what was accepted has arrived. Raises `RuntimeError`.
+
+    What is owed to others `beside` is there from the start, and not waited for.
+    """
     number = int(load.rate * load.seconds)
     bind = f"127.0.0.1:{_free_port()}"
     record, due_at = ground.folder / "arrivals", ground.folder / "due"
-    capacity = str(number * load.endpoints * 2)
+    capacity = str(number * (1 if load.in_turn else load.endpoints) * 2)
     with contextlib.ExitStack() as stack:
         sink = stack.enter_context(child("relay.loadtest.sink", "--record", str(record), "--capacity", capacity))
-        await ground.subscribe(sink_url(sink), load.endpoints)
+        await ground.subscribe(sink_url(sink), load.endpoints, own_types=load.in_turn)
+        if beside is not None:
+            await ground.owe(beside.urls, beside.events, load.payload_bytes)
         gateway = stack.enter_context(ground.gateway(bind, load.gateways, quorum=load.quorum))
         dispatcher = stack.enter_context(ground.dispatcher(load.dispatchers, quorum=load.quorum))
         await _ready(bind, gateway)
@@ -124,11 +139,12 @@ async def measure(load: Load, ground: Installation) -> Steady:
                 "relay.loadtest.open_loop",
                 *("--url", f"http://{bind}/v1/events", "--rate", str(load.rate), "--number", str(number)),
                 *("--payload-bytes", str(load.payload_bytes), "--due-at", str(due_at)),
+                *("--types", str(load.endpoints if load.in_turn else 0)),
             )
         )
         report = await asyncio.to_thread(posts.line)
         due = msgspec.json.decode(due_at.read_bytes(), type=dict[str, float])
-        await _settled(ground, sink, len(due))
+        await _settled(ground, sink, len(due), all_owed=beside is None)
         costs = [(after - at_first) / number * 1e6 for after, at_first in zip(spent(), before, strict=True)]
         requests = sink.ask()["requests"]
     arrivals: dict[str, float] = {}
@@ -148,11 +164,15 @@ async def measure(load: Load, ground: Installation) -> Steady:
     )
 
 
-async def _settled(ground: Installation, sink: Child, expected: int) -> None:
+async def _settled(ground: Installation, sink: Child, expected: int, *, all_owed: bool) -> None:
     """Wait until everything accepted has arrived and is recorded, or time is up: what lacks then is lost."""
+
+    async def unfinished() -> bool:
+        return sink.ask()["requests"] < expected or (all_owed and await ground.owed() > 0)
+
     deadline = time.monotonic() + SETTLE_SECONDS
     # nothing tells of what other processes have done: they are asked
-    while time.monotonic() < deadline and (sink.ask()["requests"] < expected or await ground.owed()):  # noqa: ASYNC110
+    while time.monotonic() < deadline and await unfinished():  # noqa: ASYNC110
         await asyncio.sleep(0.1)
 
 

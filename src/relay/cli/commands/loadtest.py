@@ -15,7 +15,7 @@ from relay.cli.failures import CommandFailed
 from relay.cli.options import example, json_option
 from relay.cli.streams import Streams
 from relay.embedded import EmbeddedFault
-from relay.loadtest import bench, quorum, steady
+from relay.loadtest import bench, fairness, quorum, steady
 from relay.loadtest.backlog import Shape
 
 
@@ -86,6 +86,32 @@ def quorum_command(streams: Streams, rate: float, seconds: float, payload_bytes:
         report = quorum.run(quorum.Plan(rate, seconds, payload_bytes), told(streams))
     streams.done("measured")
     streams.line(quorum.as_json(report) if streams.json else quorum.text(report))
+
+
+@command.command("fairness", epilog=example("relay loadtest fairness --rate 100 --rounds 1"))
+@click.option("--rate", type=click.FloatRange(1), default=200.0, show_default=True, help="Posts per second.")
+@click.option("--seconds", type=click.FloatRange(1), default=10.0, show_default=True, help="For how long, each time.")
+@click.option("--healthy", type=click.IntRange(1), default=100, show_default=True, help="Endpoints that answer.")
+@click.option("--owed", type=click.IntRange(1), default=10_000, show_default=True, help="Events owed to the others.")
+@click.option("--dead", type=click.IntRange(1), default=100, show_default=True, help="Dead endpoints.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="How often all is measured.")
+@click.option("--payload-bytes", type=click.IntRange(40), default=500, show_default=True, help="Size of each event.")
+@json_option
+@click.pass_obj
+def fairness_command(
+    streams: Streams, rate: float, seconds: float, healthy: int, owed: int, dead: int, rounds: int, payload_bytes: int
+) -> None:
+    """Post events to healthy endpoints at a constant rate, alone and beside bad ones, and show what those cost them.
+
+    In turns, in one run: alone, beside one endpoint that hangs with a deep backlog, and beside dead ones (connections
+    refused, connections swallowed, names without an address). It brings its own database and receivers, and touches no
+    other. Says whether the difference is as small as wanted, which counts on an idle machine only.
+    """
+    plan = fairness.Plan(rate, seconds, healthy, owed, dead, rounds, payload_bytes)
+    with measuring():
+        report = fairness.run(plan, told(streams))
+    streams.done("measured")
+    streams.line(fairness.as_json(report) if streams.json else fairness.text(report))
 
 
 def told(streams: Streams) -> Callable[[str], None]:
