@@ -21,7 +21,7 @@ from relay.domain.ambient import Ambient
 from relay.domain.backoff import DEFAULT, RetryPolicy
 from relay.domain.chat import transport_of
 from relay.domain.egress import EgressPolicy
-from relay.domain.endpoint import EndpointConfig, SignatureProfile
+from relay.domain.endpoint import Destination, EndpointConfig, SignatureProfile
 from relay.domain.envelope import Envelope
 from relay.domain.secret import Secret
 from relay.domain.telemetry import Happening, Listener
@@ -36,7 +36,7 @@ from relay.store.retention import Retention
 from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupListener, WakeupSender
 from relay.transports.chat import Platforms
-from relay.transports.prepared import prepare
+from relay.transports.prepared import Prepared, prepare
 from tests.support.deliveries import PAYLOAD, new_id
 from tests.support.world import Ear, real_ambient
 
@@ -142,14 +142,17 @@ class House:
         tuning: Tuning = TUNING,
         *,
         policy: EgressPolicy = OPEN,
-        platforms: Platforms = DEFAULT_PLATFORMS,
+        platforms: Platforms | Callable[[Destination], Platforms] = DEFAULT_PLATFORMS,
         emit: Listener | None = None,
         limits: SendLimits = DEFAULT_LIMITS,
         retry: RetryPolicy = RETRY,
         ambient: Ambient | None = None,
         gates: Gates = DEFAULT_GATES,
     ) -> AsyncIterator[Running]:
-        """A dispatcher that runs inside the block and is stopped in order at its end, if it is not stopped before."""
+        """A dispatcher that runs inside the block and is stopped in order at its end, if it is not stopped before.
+
+        Platforms may be one for all, or chosen for each destination.
+        """
         claims = await Database.connect(self.dsn, name="claims", size=1, commits=Commits.LAZY)
         records = await Database.connect(self.dsn, name="records", size=3)
         world = ambient or real_ambient()
@@ -163,10 +166,7 @@ class House:
                 Retention(records),
                 WakeupListener(self.dsn, name="wake-ups"),
             ),
-            directory=Directory(
-                destinations,
-                partial(prepare, user_agent="Relay/test", timeout_seconds=10.0, platforms=platforms),
-            ),
+            directory=Directory(destinations, partial(_prepared, platforms)),
             make_sender=partial(_sender, policy, limits),
             tuning=tuning,
             ambient=world,
@@ -196,6 +196,11 @@ class Running:
 
     stop: asyncio.Event
     task: asyncio.Task[None]
+
+
+def _prepared(platforms: Platforms | Callable[[Destination], Platforms], destination: Destination) -> Prepared:
+    chosen = platforms if isinstance(platforms, Platforms) else platforms(destination)
+    return prepare(destination, user_agent="Relay/test", timeout_seconds=10.0, platforms=chosen)
 
 
 def _sender(policy: EgressPolicy, limits: SendLimits, deliver: Any) -> HttpSender[Flight]:
