@@ -65,6 +65,8 @@ async def test_an_endpoint_needs_only_a_url(shared_world: World) -> None:
         "timeout_seconds": None,
         "state": "active",
         "state_reason": None,
+        "closed_by": None,
+        "opens_at": None,
         "previous_secret_expires_at": None,
     }
 

@@ -69,6 +69,8 @@ ENDPOINT = {
     "event_types": ["*"],
     "state": "active",
     "headers": {"X-Odd": ODD},
+    "closed_by": None,
+    "opens_at": None,
     "previous_secret_expires_at": None,
 }
 LETTER = {

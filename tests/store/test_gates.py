@@ -524,3 +524,19 @@ async def test_what_a_breaker_kept_waiting_is_not_late_when_it_has_recovered(wor
 
 async def lateness(world: World) -> float | None:
     return await Health(world.database).lateness()
+
+
+async def test_an_endpoint_tells_which_gate_is_closed_and_when_it_opens(world: World) -> None:
+    lane = await opened(world)
+    endpoint = await world.endpoints.get(TENANT, lane)
+    assert endpoint is not None
+    assert endpoint.closed_by == DeferralReason.BREAKER
+    assert endpoint.opens_at is not None
+    assert 25.0 < await world.value("select extract(epoch from $1 - now())::float", endpoint.opens_at) <= 30.0
+    paused = await world.endpoints.set_state(TENANT, lane, EndpointState.PAUSED)
+    assert paused is not None
+    assert (paused.closed_by, paused.opens_at) == (DeferralReason.PAUSED, None)
+    await ago(world, 31.0)
+    resumed = await world.endpoints.set_state(TENANT, lane, EndpointState.ACTIVE)
+    assert resumed is not None
+    assert (resumed.closed_by, resumed.opens_at) == (None, None)

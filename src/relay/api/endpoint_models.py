@@ -161,6 +161,8 @@ class EndpointShown(BaseModel):
     timeout_seconds: float | None
     state: EndpointState
     state_reason: str | None
+    closed_by: str | None = Field(description="The gate that keeps deliveries waiting now, as in `waiting_for`.")
+    opens_at: Instant | None = Field(description="When that gate opens; null where time alone does not open it.")
     previous_secret_expires_at: Instant | None
     created_at: Instant
     updated_at: Instant
@@ -229,6 +231,8 @@ def _shown(endpoint: Endpoint) -> dict[str, Any]:
         "timeout_seconds": config.timeout_seconds,
         "state": endpoint.state,
         "state_reason": endpoint.state_reason,
+        "closed_by": endpoint.closed_by,
+        "opens_at": instants.write_optional(endpoint.opens_at),
         "previous_secret_expires_at": instants.write_optional(endpoint.previous_secret_expires_at),
         "created_at": instants.write(endpoint.created_at),
         "updated_at": instants.write(endpoint.updated_at),

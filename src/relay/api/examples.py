@@ -46,6 +46,8 @@ _ENDPOINT = {
     "timeout_seconds": None,
     "state": "active",
     "state_reason": None,
+    "closed_by": None,
+    "opens_at": None,
     "previous_secret_expires_at": None,
     "created_at": "2026-11-30T09:00:00.000Z",
     "updated_at": "2026-11-30T09:00:00.000Z",

@@ -96,13 +96,16 @@ class EndpointConfig:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint as its tenant sees it; no secret in it."""
+    """An endpoint as its tenant sees it; no secret in it. `closed_by` is the gate of its lane that is closed (a
+    `DeferralReason`), None while deliveries leave, and `opens_at` when time opens it."""
 
     id: UUID
     tenant: str
     config: EndpointConfig
     state: EndpointState
     state_reason: str | None
+    closed_by: str | None
+    opens_at: datetime | None
     previous_secret_expires_at: datetime | None
     created_at: datetime
     updated_at: datetime

@@ -258,6 +258,8 @@ def _endpoint(row: asyncpg.Record) -> Endpoint:
         ),
         state=EndpointState(row["status"]),
         state_reason=row["status_reason"],
+        closed_by=row["lane_closed_by"],
+        opens_at=row["lane_opens_at"],
         previous_secret_expires_at=row["previous_secret_expires_at"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],

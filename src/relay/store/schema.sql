@@ -337,6 +337,21 @@ begin
     return made;
 end $_$;
 
+CREATE FUNCTION public.lane_closed_by(e public.endpoints) RETURNS text
+    LANGUAGE sql STABLE
+    AS $$
+    select coalesce(closed_by(e, s, true, now()),
+                    case when s.found_closed_reason = 'endpoint_concurrency' then s.found_closed_reason end)
+    from endpoint_state s where s.endpoint_id = e.id
+$$;
+
+CREATE FUNCTION public.lane_opens_at(e public.endpoints) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE
+    AS $$
+    select opens_at(e, s, true) from endpoint_state s
+    where s.endpoint_id = e.id and opens_at(e, s, true) > now() and e.status = 'active'
+$$;
+
 CREATE FUNCTION public.opens_at(e public.endpoints, s public.endpoint_state, p_breaker boolean) RETURNS timestamp with time zone
     LANGUAGE sql IMMUTABLE
     AS $$

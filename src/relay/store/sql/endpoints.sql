@@ -13,7 +13,7 @@ with made as (
 ), state as (
     insert into endpoint_state (endpoint_id) select m.id from made m
 )
-select * from made;
+select m.*, null::text as lane_closed_by, null::timestamptz as lane_opens_at from made m;
 
 -- name: insert_secret
 -- parameters: id, ciphertext
@@ -29,18 +29,18 @@ update versions set rules = rules + 1;
 -- name: get_endpoint
 -- parameters: tenant, id
 -- index: endpoints_page
-select e.* from endpoints e where e.tenant = $1 and e.id = $2 and e.removed_at is null;
+select e.*, e.lane_closed_by, e.lane_opens_at from endpoints e where e.tenant = $1 and e.id = $2 and e.removed_at is null;
 
 -- name: lock_endpoint
 -- parameters: tenant, id
 -- index: endpoints_page
-select e.* from endpoints e where e.tenant = $1 and e.id = $2 and e.removed_at is null for no key update;
+select e.*, e.lane_closed_by, e.lane_opens_at from endpoints e where e.tenant = $1 and e.id = $2 and e.removed_at is null for no key update;
 
 -- name: list_endpoints
 -- parameters: tenant, before id, limit
 -- index: endpoints_page
 -- Newest first.
-select e.* from endpoints e
+select e.*, e.lane_closed_by, e.lane_opens_at from endpoints e
 where e.tenant = $1 and e.id < $2 and e.removed_at is null
 order by e.id desc limit $3;
 
@@ -53,7 +53,7 @@ set name = $3, url = $4, event_types = $5, rate_per_second = $6, burst = $7, max
     retry = $10::text::jsonb, ack = $11::text::ack_mode, signature = $12::text::signature_profile,
     headers = $13::text::jsonb, revision = e.revision + 1, updated_at = now()
 where e.tenant = $1 and e.id = $2 and e.removed_at is null
-returning e.*;
+returning e.*, e.lane_closed_by, e.lane_opens_at;
 
 -- name: open_lane
 -- parameters: tenant, id
@@ -73,7 +73,7 @@ set status = case when e.status = 'disabled' and $3 = 'paused' then e.status els
     status_reason = case when e.status = 'disabled' and $3 = 'paused' then e.status_reason else $4 end,
     revision = e.revision + 1, updated_at = now()
 where e.tenant = $1 and e.id = $2 and e.removed_at is null
-returning e.*;
+returning e.*, e.lane_closed_by, e.lane_opens_at;
 
 -- name: rotate_secret
 -- parameters: tenant, id, new secret id, overlap seconds, credential
@@ -83,7 +83,7 @@ update endpoints e
 set secret_id = $3, previous_secret_id = e.secret_id, credential = $5,
     previous_secret_expires_at = now() + $4 * interval '1 second', revision = e.revision + 1, updated_at = now()
 where e.tenant = $1 and e.id = $2 and e.removed_at is null
-returning e.*;
+returning e.*, e.lane_closed_by, e.lane_opens_at;
 
 -- name: remove_endpoint
 -- parameters: tenant, id
