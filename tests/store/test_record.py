@@ -284,6 +284,17 @@ async def test_a_disabling_hold_closes_the_lane_until_a_person_resumes_it(world:
     assert len((await world.claim()).deliveries) == 1
 
 
+async def test_an_endpoint_is_disabled_in_words_although_its_answers_could_not_be_written(world: World) -> None:
+    """What the database refuses is written once more without status and reason."""
+    lane = await world.add_endpoint()
+    await world.owe(1, lane)
+    record = attempt(await world.claim_one(), DeliveryMove.BURY, dead=DeadReason.PERMANENT_FAILURE, lane=GONE)
+    await world.record(replace(record, status_code=None, reason=None))
+    endpoint = await world.endpoints.get(TENANT, lane)
+    assert endpoint is not None
+    assert endpoint.state_reason == "the endpoint answered that it is gone"
+
+
 async def test_a_pause_by_a_person_is_not_overwritten_by_a_410(world: World) -> None:
     lane = await world.add_endpoint()
     await world.owe(1, lane)

@@ -363,5 +363,6 @@ def _hold_reason(attempt: AttemptRecord) -> str | None:
     if attempt.lane is None:
         return None
     if attempt.lane.disable:
-        return "the endpoint answered " + ("410 Gone" if attempt.status_code == 410 else str(attempt.reason))
+        answer = "410 Gone" if attempt.status_code == 410 else attempt.reason
+        return f"the endpoint answered {answer or 'that it is gone'}"
     return DeferralReason.RETRY_AFTER if attempt.lane.hold_seconds else None
