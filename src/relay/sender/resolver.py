@@ -236,10 +236,10 @@ class Resolver:
         return Answer(self._clock() + self._limits.failure_seconds, error=error, detail=detail)
 
     def _remember(self, name: str, answer: Answer) -> None:
-        if len(self._answers) >= self._limits.names:
-            self._answers.popitem(last=False)
         self._answers[name] = answer
         self._answers.move_to_end(name)
+        if len(self._answers) > self._limits.names:
+            self._answers.popitem(last=False)
 
 
 def _class_of(error: int) -> ErrorClass:
