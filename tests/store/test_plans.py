@@ -16,12 +16,14 @@ from typing import Any
 import asyncpg
 import pytest
 
+from relay.domain.delivery import DeliveryMove
+from relay.domain.outcome import LaneNotice
 from relay.store import statements
 from relay.store.database import _SESSION, Connection
 from relay.store.queue import FIRST_LANE, UNBOUNDED
 from relay.store.statements import Statement
 from tests.store import bulk
-from tests.store.world import World, attempt, event, named, new_id, only
+from tests.store.world import World, attempt, event, held, named, new_id, only
 from tests.support.database import TEMPLATE, Server
 from tests.support.run import once
 
@@ -235,6 +237,20 @@ async def test_a_record_finds_everything_by_index(watched: tuple[World, list[str
     plan = executed(told)
     assert {"deliveries_pkey", "receipts_pkey"} <= plan.indexes
     assert plan.read_whole.isdisjoint(BIG)
+
+
+async def test_a_record_from_which_lanes_learn_finds_them_by_index(watched: tuple[World, list[str]]) -> None:
+    """Failures for the breaker, and holds, which look for others with the same credential."""
+    world, told = watched
+    claimed = (await world.claim(batch=50)).deliveries
+    told.clear()
+    notices = [LaneNotice(answered=False), held(1.0)]
+    await world.record(
+        *(attempt(each, DeliveryMove.RETRY, lane=notices[place % 2]) for place, each in enumerate(claimed))
+    )
+    plan = executed(told)
+    assert {"endpoint_state_pkey", "endpoints_pkey", "endpoints_credential"} <= plan.indexes
+    assert plan.read_whole.isdisjoint({*BIG, "endpoints", "endpoint_state"})
 
 
 async def test_lateness_touches_each_lane_and_not_its_rows(watched: tuple[World, list[str]]) -> None:
