@@ -111,7 +111,7 @@ class Transfer(Generic[Token]):
         self._set_options()
 
     def begin(self, token: Token, request: OutboundRequest, route: Route, now: float) -> None:
-        """Take a request; `now` is when its time began. Of that, what a wait for a place takes is not connecting."""
+        """Take a request, whose time begins `now`; that of connecting begins anew once it has waited for a place."""
         self.token, self.request, self.route = token, request, route
         self.submitted_at = self.connecting_since = now
         self.had_to_wait = self.has_left = self.held_up = False

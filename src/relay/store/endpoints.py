@@ -1,7 +1,8 @@
 """Endpoints in the database: their configuration, their secrets, and the snapshot that routing works from.
 
-Owns every write to endpoints but the dispatcher's own holds. Invariant: a change that routing depends on bumps the
-rules version in its own transaction, so no append can be routed by rules older than a change that was answered.
+Owns every write to endpoints but what comes with the dispatcher's records: holds, breakers, endpoints that are gone.
+Invariant: a change that routing depends on bumps the rules version in its own transaction, so no append can be routed
+by rules older than a change that was answered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
--- Endpoints: configuration, and the holds on their lanes. Every statement that serves a user names the tenant.
+-- Endpoints: their configuration and secrets. Every statement that serves a user names the tenant.
 
 -- name: insert_endpoint
 -- parameters: id, tenant, name, url, transport, event_types, rate_per_second, burst, max_in_flight, timeout_seconds,
@@ -58,8 +58,8 @@ returning e.*, e.lane_closed_by, e.lane_opens_at;
 -- name: open_lane
 -- parameters: tenant, id
 -- index: endpoint_state_pkey
--- A lane that a person opens is open from now on: what waited in it was not late before. A hold that an endpoint has asked
--- for stays. Locks the lane before its endpoint, like whoever closes it.
+-- A lane that a person opens is open from now on: what waited in it was not late before. A hold that an endpoint has
+-- asked for stays. Locks the lane before its endpoint, like whoever closes it.
 update endpoint_state s set held_until = now()
 where s.endpoint_id = $2 and coalesce(s.held_until, '-infinity') < now()
   and exists (select from endpoints e where e.id = $2 and e.tenant = $1 and e.status <> 'active');
