@@ -46,11 +46,18 @@ def test_a_lane_of_which_nobody_has_heard_gets_a_small_window() -> None:
 def test_a_window_that_is_used_doubles_with_each_round_of_answers() -> None:
     lanes = Lanes(LIMIT)
     sizes = []
-    for _ in range(4):
+    for _ in range(3):
         taken = fill(lanes, CRM)
         sizes.append(len(taken))
         answer(lanes, taken)
-    assert sizes == [4, 8, 16, 32]
+    assert sizes == [4, 8, 16]
+
+
+def test_no_lane_owns_more_than_half_of_the_permits_however_quickly_it_answers() -> None:
+    lanes = Lanes(LIMIT)
+    for _ in range(10):
+        answer(lanes, fill(lanes, CRM))
+    assert window(lanes, CRM) == LIMIT // 2
 
 
 def test_a_window_that_is_not_used_does_not_grow() -> None:

@@ -1,9 +1,9 @@
 """Lanes, as one process sees them: how much of each is under way here, and how much may be.
 
 Owns the windows. A lane starts with a small window that grows with every answer and shrinks with every failure, as in
-TCP's slow start; the endpoint's `max_in_flight` bounds it. Lanes whose last send failed, or that say nothing, are in
-doubt, and share half of the process's permits. Invariant: however many endpoints hang, once that is known the other
-half is for those that answer.
+TCP's slow start; the endpoint's `max_in_flight` bounds it, and half of the process's permits do. Lanes whose last send
+failed, or that say nothing, are in doubt, and share half of the permits. Invariant: however many endpoints hang, once
+that is known the other half is for those that answer.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Lanes:
 
     def __init__(self, limit: int) -> None:
         self._for_doubtful = max(1, limit // 2)
+        self._widest = max(FIRST_WINDOW, limit // 2)
         self._lanes: dict[UUID, Lane] = {}
         self._idle: OrderedDict[UUID, Lane] = OrderedDict()
         self._shut: set[UUID] = set()
@@ -90,7 +91,7 @@ class Lanes:
         """The endpoint has just answered, whatever it said; a window that was in use grows."""
         lane.doubtful = False
         lane.heard_at = now
-        if lane.limited:
+        if lane.limited and lane.window < self._widest:
             lane.window += 1
 
     def failed(self, lane: Lane) -> None:
