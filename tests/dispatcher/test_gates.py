@@ -20,8 +20,10 @@ from relay.domain.telemetry import (
     LoopSucceeded,
     ReceiptsClosed,
 )
+from relay.store.database import Database
 from tests.support.dispatching import RETRY, TUNING, House
 from tests.support.gate import Gate
+from tests.support.link import Link
 from tests.support.receiver import Receiver
 
 DEADLINE = 15.0
@@ -41,6 +43,14 @@ def closed(house: House) -> int:
 
 def handed_back(house: House, reason: HandBackReason) -> int:
     return sum(each.count for each in house.heard(DeliveriesHandedBack) if each.reason is reason)
+
+
+async def breaker(house: House) -> tuple[str, int, int]:
+    """State, failures and trips of the only lane."""
+    async with house.database.connection() as connection:
+        state = await connection.fetchrow("select breaker::text, failures, trips from endpoint_state")
+    assert state is not None
+    return state["breaker"], state["failures"], state["trips"]
 
 
 async def test_what_waits_behind_a_flight_that_must_not_be_sent_is_launched_all_the_same(house: House) -> None:
@@ -81,8 +91,9 @@ async def test_what_was_claimed_before_a_410_goes_back_and_says_that_it_waits_fo
         receipts = await house.events(4, endpoint)
         async with house.dispatching(replace(TUNING, concurrency=1)):
             (await gate.visit(DEADLINE)).answer(410)
-            await house.until(lambda: handed_back(house, HandBackReason.GATE) == 3)
+            await house.until(lambda: bool(house.heard(DeliveriesHandedBack)))
         assert gate.waiting == 0
+    assert house.heard(DeliveriesHandedBack) == [DeliveriesHandedBack(3, HandBackReason.GATE)], "in one statement"
     views = sorted([await house.delivery(receipt) for receipt in receipts], key=lambda view: view.attempts)
     assert [view.attempts for view in views] == [0, 0, 0, 1]
     assert {waiting_for(view) for view in views[:3]} == {"paused"}
@@ -185,7 +196,18 @@ async def test_a_failure_whose_record_was_cut_off_counts_once(house: House, rece
         await receiver.arrive(4, DEADLINE)
         await house.cut_connections(name)
         await house.until(lambda: sum(len(each.attempts) for each in house.heard(AttemptsRecorded)) == 4)
-    async with house.database.connection() as connection:
-        state = await connection.fetchrow("select breaker::text, failures, trips from endpoint_state")
-    assert state is not None
-    assert tuple(state) == ("closed", 4, 0)
+    assert await breaker(house) == ("closed", 4, 0)
+
+
+async def test_a_failure_whose_record_was_not_answered_counts_once(
+    database_dsn: str, database: Database, receiver: Receiver
+) -> None:
+    async with Link(database_dsn) as link:
+        house = House(link.dsn, database)
+        endpoint = await house.endpoint(receiver.url("/status/500/lost"))
+        async with house.dispatching(retry=LONG):
+            link.lose_next_answer(b"/status/500/lost")
+            await house.event(endpoint)
+            await house.until(lambda: bool(house.heard(AttemptsRecorded)))
+    assert link.losses == 1
+    assert await breaker(house) == ("closed", 1, 0)

@@ -85,6 +85,10 @@ class Return:
     reason: HandBackReason
     delay_seconds: float
 
+    def is_like(self, other: Return) -> bool:
+        """Whether both can be written together."""
+        return (self.reason, self.delay_seconds) == (other.reason, other.delay_seconds)
+
 
 class Recorder:
     """Records for one process."""
@@ -144,11 +148,15 @@ class Recorder:
 
     async def _write_returns(self) -> None:
         while self._returns:
-            given = self._returns[0]
-            await self._queue.hand_back(given.leases, delay_seconds=given.delay_seconds)
-            del self._returns[0]
-            self._emit(DeliveriesHandedBack(len(given.leases), given.reason))
-            self._alarm.expect(given.delay_seconds)
+            first = self._returns[0]
+            alike = [each for each in self._returns if each.is_like(first)]
+            leases = [lease for each in alike for lease in each.leases]
+            await self._queue.hand_back(leases, delay_seconds=first.delay_seconds)
+            # more may have come meanwhile
+            written = set(map(id, alike))
+            self._returns = [each for each in self._returns if id(each) not in written]
+            self._emit(DeliveriesHandedBack(len(leases), first.reason))
+            self._alarm.expect(first.delay_seconds)
 
     async def _write_outcomes(self) -> None:
         batch = self._outcomes[:BATCH]
