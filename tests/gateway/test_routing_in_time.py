@@ -8,6 +8,7 @@ import pytest
 
 from relay.domain import ids
 from relay.gateway import appender
+from relay.web.credentials import ANONYMOUS
 from relay.web.problems import ErrorCode, Refused
 from tests.gateway.world import TENANT, World, event
 
@@ -64,7 +65,7 @@ async def test_a_test_event_whose_endpoint_was_removed_meanwhile_is_stored_nowhe
     async with World.over(world.dsn) as other:
         assert await other.endpoints.remove(TENANT, endpoint)
     with pytest.raises(Refused) as refused:
-        await world.gateway.trial.send(TENANT, endpoint, "gone")
+        await world.gateway.trial.send(ANONYMOUS, endpoint, "gone")
     assert refused.value.problem.code is ErrorCode.NOT_FOUND
     assert await world.stored_nothing()
 
@@ -76,7 +77,7 @@ async def test_a_test_event_without_its_endpoint_changes_nothing_for_others_of_i
     async with world.appends_held():
         first = asyncio.create_task(world.post())
         await world.until_an_append_waits()
-        trial = asyncio.create_task(world.gateway.trial.send(TENANT, gone, "gone"))
+        trial = asyncio.create_task(world.gateway.trial.send(ANONYMOUS, gone, "gone"))
         others = [asyncio.create_task(world.post()) for _ in range(3)]
     replies = await asyncio.gather(first, *others)
     assert [len(reply.json()["deliveries"]) for reply in replies] == [1] * 4
@@ -89,7 +90,7 @@ async def test_a_test_event_finds_an_endpoint_made_since_the_rules_were_read(wor
     await world.gateway.start()
     async with World.over(world.dsn) as other:
         endpoint = await other.subscribe("nothing.else")
-    assert (await world.gateway.trial.send(TENANT, endpoint, "new")).status == 202
+    assert (await world.gateway.trial.send(ANONYMOUS, endpoint, "new")).status == 202
     assert await world.count("deliveries") == 1
 
 

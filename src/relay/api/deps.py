@@ -25,8 +25,7 @@ from relay.store.receipts import Receipts
 from relay.store.redrive import Redrives
 from relay.transports.chat import Platforms
 from relay.web.answers import Answer
-
-DEFAULT_TENANT = "acct_default"
+from relay.web.credentials import ANONYMOUS, Caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class EndpointLimits:
 class ApiDeps:
     """Everything that the routes use.
 
-    `wake` has the dispatchers told that something is due. `send_test` makes a test event for an endpoint of a tenant,
+    `wake` has the dispatchers told that something is due. `send_test` makes a test event of a caller for an endpoint,
     by its id and its name, and answers as the ingest does; it raises `Refused`. `exposition` answers the content type
     and the text of the metrics for an `Accept` header; `is_draining` says whether this process takes no more work.
     """
@@ -69,7 +68,7 @@ class ApiDeps:
     max_body_bytes: int
     ready_late_seconds: float
     wake: Callable[[], None]
-    send_test: Callable[[str, UUID, str], Awaitable[Answer]]
+    send_test: Callable[[Caller, UUID, str], Awaitable[Answer]]
     exposition: Callable[[str], tuple[str, bytes]]
     is_draining: Callable[[], bool]
     version: str
@@ -85,12 +84,19 @@ def _deps(request: Request) -> ApiDeps:
     return deps
 
 
-def _tenant(_: Request) -> str:
-    return DEFAULT_TENANT
+def _caller(_: Request) -> Caller:
+    return ANONYMOUS
+
+
+def _tenant(caller: Annotated[Caller, Depends(_caller)]) -> str:
+    return caller.tenant
 
 
 Deps = Annotated[ApiDeps, Depends(_deps)]
 """What a route works with."""
 
+Calling = Annotated[Caller, Depends(_caller)]
+"""Who made the request. Without configured credentials everybody is anonymous."""
+
 Tenant = Annotated[str, Depends(_tenant)]
-"""Whose data a request is about. Without configured credentials everybody is the default tenant."""
+"""Whose data a request is about."""

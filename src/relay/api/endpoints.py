@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 from starlette.background import BackgroundTask
 
-from relay.api.deps import Deps, Tenant
+from relay.api.deps import Calling, Deps, Tenant
 from relay.api.documentation import operation_id
 from relay.api.endpoint_models import (
     EndpointChange,
@@ -201,12 +201,12 @@ async def resume_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -
         202: {"description": "The test event is durable.", "content": {"application/json": {"schema": ACCEPTED}}},
     },
 )
-async def send_test_event(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> Response:
+async def send_test_event(endpoint_id: EndpointId, deps: Deps, caller: Calling) -> Response:
     """Send a test event to an endpoint. An event of type `relay.test` is owed to it alone, whatever its patterns."""
-    endpoint = await deps.endpoints.get(tenant, endpoint_id)
+    endpoint = await deps.endpoints.get(caller.tenant, endpoint_id)
     if endpoint is None:
         raise no_such("endpoint")
-    answer = await deps.send_test(tenant, endpoint.id, endpoint.config.name)
+    answer = await deps.send_test(caller, endpoint.id, endpoint.config.name)
     return Response(answer.body, answer.status, media_type=answer.media_type.decode())
 
 

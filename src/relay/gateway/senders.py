@@ -5,23 +5,10 @@ Owns that question. Invariant: nothing below the gateway learns of a sender in a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from relay.gateway.headers import Headers
+from relay.web.credentials import ANONYMOUS, Caller
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
-    """A source, and the tenant that it belongs to."""
-
-    tenant: str
-    source: str
-
-
-ANONYMOUS = Sender("acct_default", "anonymous")
-"""Everybody, as long as no credential is configured. The first migration writes both."""
-
-
-def identify(_: Headers) -> Sender:
+def identify(_: Headers) -> Caller:
     """The sender of a request with these headers. Without configured credentials everybody is anonymous."""
     return ANONYMOUS

@@ -15,10 +15,10 @@ from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.gateway import answers
 from relay.gateway.appender import Appender
-from relay.gateway.senders import ANONYMOUS, Sender
 from relay.gateway.submission import Replayed, Stored
 from relay.gateway.wrapping import CHANCE_BYTES, Origin, Posted, wrap
 from relay.web.answers import JSON, Answer
+from relay.web.credentials import Caller
 from relay.web.problems import Problem, Refused
 
 TYPE = "relay.test"
@@ -33,13 +33,13 @@ class Trial:
         self._appender = appender
         self._ambient = ambient
 
-    async def send(self, tenant: str, endpoint: UUID, consumer: str) -> Answer:
+    async def send(self, caller: Caller, endpoint: UUID, consumer: str) -> Answer:
         """Make a test event durable; answers as for any event. Raises `Refused`.
 
         For an endpoint that is removed at this very moment nothing is stored (`not_found`).
         """
         arrived = self._ambient.monotonic()
-        origin = Origin(Sender(tenant, ANONYMOUS.source), self._ambient.now(), arrived, arrived, 0)
+        origin = Origin(caller, self._ambient.now(), arrived, arrived, 0)
         about = {
             "type": TYPE,
             "endpoint_id": ids.write(ids.ENDPOINT, endpoint),

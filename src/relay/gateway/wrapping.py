@@ -14,8 +14,8 @@ from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.domain.envelope import Envelope
 from relay.domain.idempotency import fingerprint
-from relay.gateway.senders import Sender
 from relay.gateway.submission import Submission
+from relay.web.credentials import Caller
 
 CHANCE_BYTES = ids.ENTROPY_BYTES
 """How many random bytes one event takes."""
@@ -30,7 +30,7 @@ class Origin(NamedTuple):
     are seconds of the process's monotonic one.
     """
 
-    sender: Sender
+    sender: Caller
     received_at: datetime
     arrived: float
     checked: float
