@@ -127,6 +127,17 @@ async def test_a_connection_that_is_never_accepted_ends_in_the_connect_timeout()
     assert facts.phases.connect_ms is None
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_connecting_that_may_take_longer_than_silence_ends_in_the_connect_timeout(scheme: str) -> None:
+    """Neither a connection that is not made nor a handshake that is not answered is a silence of the receiver's."""
+    limits = SendLimits(connect_seconds=3.0, silence_seconds=0.7)
+    with never_accepting() as dead, ScriptedServer(silent) as mute:
+        async with sending(limits=limits) as here:
+            facts = await here.post(dead if scheme == "http" else f"https://127.0.0.1:{mute.port}/", seconds=30.0)
+    assert (facts.status_code, facts.error_class) == (None, ErrorClass.CONNECT_TIMEOUT)
+    assert facts.phases.total_ms > 2900
+
+
 async def test_a_port_where_nobody_listens_refuses_at_once() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

@@ -399,10 +399,10 @@ class HttpSender(Generic[Token]):
             self._guarded(transfer, partial(self._look_at, fd, alone=fd not in shared), now)
 
     def _look_at(self, fd: int, transfer: Transfer[Token], now: float, *, alone: bool) -> None:
-        """End a transfer whose connection (that it may have `alone`) moved no byte for too long."""
+        """End a transfer whose connection (that it may have `alone`) moved no byte for too long since it was there."""
         self._wire.watch_again(fd)
         moved = progress.bytes_moved(transfer.curl, fd, alone=alone)
-        if moved != transfer.moved:
+        if moved != transfer.moved or not transfer.is_connected:
             transfer.moved, transfer.moved_at = moved, now
         elif now - transfer.moved_at >= self._limits.silence_seconds:
             self._cut_short(transfer, ErrorClass.SILENCE_TIMEOUT, "nothing came and nothing was taken in time", now)

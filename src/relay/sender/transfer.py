@@ -166,6 +166,11 @@ class Transfer(Generic[Token]):
         return self._dialled
 
     @property
+    def is_connected(self) -> bool:
+        """Whether the transfer has a connection that is ready for its request, TLS included."""
+        return self._connected_after() is not None
+
+    @property
     def is_multiplexed(self) -> bool:
         """Whether the transfer, which ended, spoke HTTP/2."""
         version: int = self.curl.getinfo(pycurl.INFO_HTTP_VERSION)
@@ -391,9 +396,14 @@ class Transfer(Generic[Token]):
         if self._lost_pin or code == pycurl.E_COULDNT_RESOLVE_HOST:
             self._setting.on_fault("libcurl looked for an address itself", RuntimeError(text))
             return ErrorClass.LOCAL, "the address was not at hand"
-        if code == pycurl.E_OPERATION_TIMEDOUT and self._connected_after() is None and now < self.deadline:
+        if code == pycurl.E_OPERATION_TIMEDOUT and self._ended_connecting(now):
             return ErrorClass.CONNECT_TIMEOUT, failure.sentence(text)
         error = failure.error_class(code, system_error, text)
         if error is ErrorClass.TOTAL_TIMEOUT and self.had_to_wait:
             return ErrorClass.LOCAL, "part of the time went by while no connection was free"
         return error, failure.sentence(text)
+
+    def _ended_connecting(self, now: float) -> bool:
+        """Whether it was the bound of connecting that ended a transfer. libcurl counts in whole milliseconds, so the
+        whole time may be over a little before this process's deadline."""
+        return not self.is_connected and self._connect_ms < self._total_ms and now < self.deadline
