@@ -29,12 +29,14 @@ update versions set rules = rules + 1;
 -- name: get_endpoint
 -- parameters: tenant, id
 -- index: endpoints_page
-select e.*, e.lane_closed_by, e.lane_opens_at from endpoints e where e.tenant = $1 and e.id = $2 and e.removed_at is null;
+select e.*, e.lane_closed_by, e.lane_opens_at from endpoints e
+where e.tenant = $1 and e.id = $2 and e.removed_at is null;
 
 -- name: lock_endpoint
 -- parameters: tenant, id
 -- index: endpoints_page
-select e.*, e.lane_closed_by, e.lane_opens_at from endpoints e where e.tenant = $1 and e.id = $2 and e.removed_at is null for no key update;
+select e.*, e.lane_closed_by, e.lane_opens_at from endpoints e
+where e.tenant = $1 and e.id = $2 and e.removed_at is null for no key update;
 
 -- name: list_endpoints
 -- parameters: tenant, before id, limit
