@@ -20,7 +20,7 @@ from relay.domain.signing import InvalidSecret
 from relay.transports.prepared import shown_url
 from relay.web.problems import ErrorCode, FieldFault, invalid, pointer, refuse
 
-_PACE: Mapping[str, object] = {
+_DEFAULTS: Mapping[str, object] = {
     "max_in_flight": 1,
     "rate_per_second": 2.0,
     "burst": 3,
@@ -40,11 +40,11 @@ def transport_wanted(wanted: EndpointNew) -> Transport:
     return wanted.transport if "transport" in wanted.model_fields_set else transport_of(wanted.url)
 
 
-def paced(transport: Transport, wanted: EndpointNew) -> EndpointNew:
+def with_defaults(transport: Transport, wanted: EndpointNew) -> EndpointNew:
     """What is wanted, with a chat's own defaults for what is not named."""
     if transport not in CHAT_TRANSPORTS:
         return wanted
-    unnamed = {name: value for name, value in _PACE.items() if name not in wanted.model_fields_set}
+    unnamed = {name: value for name, value in _DEFAULTS.items() if name not in wanted.model_fields_set}
     return wanted.model_copy(update=unnamed)
 
 

@@ -39,7 +39,7 @@ def read_new(deps: ApiDeps, wanted: EndpointNew) -> EndpointConfig:
         *_unavailable(transport, wanted),
     ]:
         raise invalid(faults)
-    wanted = chat_rules.paced(transport, wanted)
+    wanted = chat_rules.with_defaults(transport, wanted)
     url, place = _place(deps, transport, wanted.url)
     return EndpointConfig(
         name=wanted.name or _name_for(place, deps.ambient.entropy(_SUFFIX_BYTES)),
