@@ -20,7 +20,7 @@ from relay.domain.delivery import DeliveryMove
 from relay.domain.outcome import LaneNotice
 from relay.store import statements
 from relay.store.database import _SESSION, Connection
-from relay.store.queue import FIRST_LANE, UNBOUNDED
+from relay.store.queue import UNBOUNDED
 from relay.store.statements import Statement
 from tests.store import bulk
 from tests.store.world import World, attempt, event, held, named, new_id, only
@@ -284,14 +284,16 @@ def heap_fetches(node: dict[str, Any]) -> int:
 
 
 async def test_a_claim_touches_few_rows_however_many_a_closed_lane_holds(watched: tuple[World, list[str]]) -> None:
-    """Fifty thousand rows lie in a closed lane; the claim may not even look at them."""
+    """Fifty thousand rows lie in a closed lane, the last one; the claim passes it and may not even look at them."""
     world, _ = watched
+    near_the_end = await world.value("select id from endpoints order by id desc offset 50 limit 1")
     async with world.database.connection() as connection, connection.transaction():
         await connection.execute("select pg_stat_force_next_flush()")
         answer = await connection.fetchval(
             f"explain (analyze, buffers, format json) {statements.text('claim_due')}",
-            FIRST_LANE, 300, new_id(), 60.0, [], [], [], UNBOUNDED, UNBOUNDED, [], True, 10.0, 5.0,
+            near_the_end, 300, new_id(), 60.0, [], [], [], UNBOUNDED, UNBOUNDED, [], True, 10.0, 5.0,
         )  # fmt: skip # the arguments of one call
     top = json.loads(answer)[0]["Plan"]
-    assert top["Actual Rows"] == 300
+    # around the end it comes to lanes from which other tests have claimed
+    assert 49 * 5 <= top["Actual Rows"] <= 300
     assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 300 * 40
