@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.domain.bucket import Bucket
+from relay.domain.bucket import SET_BACK_SECONDS, Bucket
 
 FULL = Bucket(rate=10.0, burst=20.0, tokens=20.0, at=100.0)
 TICK = 1 / 64
@@ -44,12 +44,20 @@ def test_the_next_token_is_announced_for_when_it_is_there() -> None:
     assert FULL.next_token_in(100.0) == 0
 
 
-def test_a_clock_that_runs_backwards_adds_nothing() -> None:
+def test_instants_out_of_order_add_nothing() -> None:
     bucket, _ = FULL.take(100.0, 20)
-    earlier, taken = bucket.take(40.0, 20)
+    earlier, taken = bucket.take(100.0 - SET_BACK_SECONDS, 20)
 
     assert (taken, earlier.at) == (0, 100.0)
     assert earlier.available(100.5) == 5
+
+
+def test_a_clock_that_was_set_back_begins_anew_with_one_burst() -> None:
+    bucket, _ = FULL.take(100.0, 20)
+    earlier, taken = bucket.take(10.0, 50)
+
+    assert (taken, earlier.at) == (20, 10.0)
+    assert earlier.take(10.5, 50)[1] == 5
 
 
 def test_tokens_given_back_at_once_are_there_again() -> None:

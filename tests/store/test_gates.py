@@ -120,8 +120,8 @@ async def test_the_databases_bucket_does_the_sums_of_the_domains(world: World) -
     start = datetime(2026, 1, 1, tzinfo=UTC)
     draw = random.Random(7)
     for _ in range(60):
-        bucket = Bucket(draw.choice([0.1, 3.0, 1e5]), draw.randint(1, 50), draw.uniform(0, 60), draw.uniform(0, 20))
-        now = draw.uniform(0, 40)
+        bucket = Bucket(draw.choice([0.1, 3.0, 1e5]), draw.randint(1, 50), draw.uniform(0, 60), draw.uniform(0, 120))
+        now = draw.uniform(0, 120)
         await world.sql(
             "update endpoints set rate_per_second = $2, burst = $3 where id = $1", lane, bucket.rate, int(bucket.burst)
         )
@@ -132,6 +132,17 @@ async def test_the_databases_bucket_does_the_sums_of_the_domains(world: World) -
         )
         # instants have microseconds, of which a quick bucket makes tokens
         assert available == pytest.approx(bucket.available(now), abs=2e-6 * bucket.rate + 1e-9)
+
+
+async def test_a_database_clock_that_was_set_back_closes_no_lane(world: World) -> None:
+    await lane_of(world, rate=5, burst=5, owed=50)
+    await world.claim()
+    await ago(world, -3600.0)
+    await world.sql("update deliveries set due_at = now()")
+    assert len((await world.claim()).deliveries) == 5
+    assert (await world.claim()).deliveries == ()
+    await ago(world, 1.0)
+    assert len((await world.claim()).deliveries) == 5
 
 
 async def test_an_empty_bucket_is_waited_for_exactly(world: World) -> None:

@@ -1,14 +1,19 @@
 """The token bucket of a lane: how many deliveries may leave now.
 
 Owns the arithmetic; the state is kept in the database and shared by all dispatchers, whose statements do the same sums.
-Instants are seconds on one clock, the database's; one that runs backwards adds no tokens. Invariant: what was taken and
-not given back within any interval of t seconds is at most burst + rate · t.
+Instants are seconds on one clock, the database's. Those of transactions that run side by side may come out of order,
+which adds no tokens; a clock that was set back further begins anew, with a full bucket. Invariant: what was taken and
+not given back within any interval of t seconds in which the clock was not set back is at most burst + rate · t.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import floor
+
+SET_BACK_SECONDS = 60.0
+"""How far ahead of now an instant may lie because a transaction wrote it that began a little later. Beyond that the
+clock was set back; to wait until it is where it was would close every lane in use for that long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,8 @@ class Bucket:
 
     def available(self, now: float) -> float:
         """Tokens at this instant, fractions included."""
+        if self._is_ahead(now):
+            return self.burst
         return min(self.burst, self.tokens + self.rate * max(0.0, now - self.at))
 
     def take(self, now: float, wanted: int) -> tuple[Bucket, int]:
@@ -48,4 +55,7 @@ class Bucket:
         return max(0.0, 1 - self.available(now)) / self.rate
 
     def _holding(self, tokens: float, now: float) -> Bucket:
-        return replace(self, tokens=tokens, at=max(self.at, now))
+        return replace(self, tokens=tokens, at=now if self._is_ahead(now) else max(self.at, now))
+
+    def _is_ahead(self, now: float) -> bool:
+        return self.at - now > SET_BACK_SECONDS

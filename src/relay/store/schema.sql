@@ -229,11 +229,11 @@ CREATE TABLE public.endpoints (
 CREATE FUNCTION public.available_tokens(e public.endpoints, s public.endpoint_state, p_now timestamp with time zone) RETURNS double precision
     LANGUAGE sql IMMUTABLE
     AS $$
-    select least(
+    select case when s.tokens_at > p_now + interval '1 minute' then e.burst else least(
         e.burst,
         coalesce(s.tokens, e.burst)
             + e.rate_per_second * greatest(extract(epoch from p_now - s.tokens_at), 0)::double precision
-    )
+    ) end
 $$;
 
 CREATE FUNCTION public.breaker_after(s public.endpoint_state, p_token uuid, p_began timestamp with time zone, p_answered boolean, p_threshold integer, p_cooldown double precision, p_max_cooldown double precision, p_now timestamp with time zone) RETURNS public.endpoint_state
@@ -350,6 +350,12 @@ CREATE FUNCTION public.lane_opens_at(e public.endpoints) RETURNS timestamp with 
     AS $$
     select opens_at(e, s, true) from endpoint_state s
     where s.endpoint_id = e.id and opens_at(e, s, true) > now() and e.status = 'active'
+$$;
+
+CREATE FUNCTION public.looked_at(p_before timestamp with time zone, p_now timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select case when p_before > p_now + interval '1 minute' then p_now else greatest(p_before, p_now) end
 $$;
 
 CREATE FUNCTION public.opens_at(e public.endpoints, s public.endpoint_state, p_breaker boolean) RETURNS timestamp with time zone

@@ -126,7 +126,7 @@ with recursive lane as (
 ), paid as (
     update endpoint_state s
     set tokens = case when t.rows > 0 then g.available - t.rows else s.tokens end,
-        tokens_at = case when t.rows > 0 then greatest(s.tokens_at, now()) else s.tokens_at end,
+        tokens_at = case when t.rows > 0 then looked_at(s.tokens_at, now()) else s.tokens_at end,
         breaker = case when t.rows > 0 and g.probing then 'half_open'::breaker_status else s.breaker end,
         probe_token = case when t.rows > 0 and g.probing then $3 else s.probe_token end,
         probe_until = case when t.rows > 0 and g.probing then now() + g.probe_seconds * interval '1 second'
@@ -224,7 +224,7 @@ with held as materialized (
     order by s.endpoint_id for no key update of s
 ), given_back as (
     update endpoint_state s
-    set tokens = l.available, tokens_at = greatest(s.tokens_at, now()),
+    set tokens = l.available, tokens_at = looked_at(s.tokens_at, now()),
         breaker = case when s.probe_token = any (l.tokens) then 'open'::breaker_status else s.breaker end,
         cooldown_until = case when s.probe_token = any (l.tokens) then now() else s.cooldown_until end,
         probe_until = case when s.probe_token = any (l.tokens) then null else s.probe_until end,
