@@ -68,6 +68,7 @@ def _name(value: object) -> str:
         (GATEWAY, t.ReceiptsClosed(ReceiptOutcome.DELIVERED, 3), {"receipts_closed_total{outcome=delivered}": 3}),
         (GATEWAY, t.ReceiptsRedriven(1), {"receipts_redriven_total": 1}),
         (DISPATCHER, t.RetriesScheduled(4), {"relay_retries_scheduled_total": 4}),
+        (DISPATCHER, t.DeferralsRecorded(3), {"relay_delivery_attempts_total{outcome=deferred}": 3}),
         (DISPATCHER, t.LaneFoundClosed("crm", DeferralReason.PAUSED),
          {"relay_deliveries_deferred_total{reason=paused}": 1}),
         (DISPATCHER, t.DeliveriesHandedBack(4, HandBackReason.LOCAL),

@@ -10,12 +10,14 @@ from uuid import UUID
 
 import pytest
 
+from relay.domain.backoff import DEFAULT
 from relay.domain.breaker import Breaker, BreakerPolicy, BreakerState, Observed, observe
 from relay.domain.bucket import Bucket
 from relay.domain.delivery import ClaimedDelivery, DeliveryMove
 from relay.domain.endpoint import EndpointState
 from relay.domain.outcome import DeferralReason, LaneNotice
 from relay.store.database import Database
+from relay.store.endpoints import Destinations
 from relay.store.health import Health
 from relay.store.queue import FIRST_LANE, UNBOUNDED, Allowance, Gates, LaneMove, Queue
 from tests.store.world import TENANT, WIDE, World, allowed, attempt, held, lanes_of, new_id
@@ -551,3 +553,85 @@ async def test_an_endpoint_tells_which_gate_is_closed_and_when_it_opens(world: W
     resumed = await world.endpoints.set_state(TENANT, lane, EndpointState.ACTIVE)
     assert resumed is not None
     assert (resumed.closed_by, resumed.opens_at) == (None, None)
+
+
+async def test_what_waits_behind_a_full_lane_is_told_so_and_is_not_late(world: World) -> None:
+    lane = await world.add_endpoint(replace(WIDE, name="narrow", max_in_flight=2))
+    await world.owe(5, lane)
+    await world.claim()
+    await ago(world, 70.0)
+    waiting = await world.value("select id from deliveries where status = 'pending' limit 1")
+    view = await world.receipts.delivery(TENANT, waiting)
+    assert view is not None
+    assert (view.held_reason, view.held_until) == (DeferralReason.ENDPOINT_CONCURRENCY, None)
+    assert await lateness(world) is None
+
+
+async def test_a_lane_that_was_full_and_has_nothing_under_way_is_late_from_then_on(world: World) -> None:
+    lane = await world.add_endpoint(replace(WIDE, name="narrow", max_in_flight=2))
+    await world.owe(5, lane)
+    await world.record(*(attempt(each, lane=ANSWERED) for each in (await world.claim()).deliveries))
+    await world.sql("update endpoint_state set full_at = now() - interval '7 s'")
+    await ago(world, 70.0)
+    late = await lateness(world)
+    assert late is not None
+    assert 6.0 < late < 8.0
+
+
+async def test_a_lane_that_gave_its_share_and_has_free_slots_is_late(world: World) -> None:
+    await lane_of(world, owed=5)
+    await world.claim(batch=2)
+    await ago(world, 70.0)
+    late = await lateness(world)
+    assert late is not None
+    assert late > 60.0
+
+
+async def test_a_person_who_resumes_an_endpoint_has_it_tried_at_once(world: World) -> None:
+    lane = await opened(world)
+    await world.sql("update endpoint_state set held_until = now() + interval '1 h', held_reason = 'retry_after'")
+    await world.endpoints.set_state(TENANT, lane, EndpointState.ACTIVE)
+    assert len((await world.claim()).deliveries) == 1
+    assert (await breaker(world))[0] == "half_open"
+
+
+async def test_resuming_does_not_send_a_second_probe_beside_the_first(world: World) -> None:
+    lane = await opened(world)
+    await ago(world, 30.0)
+    assert len((await world.claim()).deliveries) == 1
+    await world.endpoints.set_state(TENANT, lane, EndpointState.ACTIVE)
+    assert (await world.claim()).deliveries == ()
+
+
+async def test_an_endpoint_that_moves_to_another_url_begins_anew(world: World) -> None:
+    lane = await opened(world)
+    await world.sql("update endpoint_state set held_until = now() + interval '1 h', held_reason = 'retry_after'")
+    await world.endpoints.update(TENANT, lane, lambda config: replace(config, rate_per_second=7.0))
+    assert (await world.claim()).deliveries == ()
+    await world.endpoints.update(TENANT, lane, lambda config: replace(config, url="http://127.0.0.1:9099/other"))
+    assert await breaker(world) == ("closed", 0, 0)
+    assert len((await world.claim()).deliveries) == 20
+
+
+async def test_where_there_is_no_breaker_none_stays_open_on_record(world: World) -> None:
+    await opened(world)
+    await world.queue.close_breakers()
+    assert await breaker(world) == ("open", 0, 1)
+    await Queue(world.database, world.database, Gates(breaker=None)).close_breakers()
+    assert await breaker(world) == ("closed", 0, 0)
+
+
+async def test_a_claim_tells_how_many_waits_it_put_on_record(world: World) -> None:
+    await opened(world)
+    await world.claim()
+    await ago(world, 31.0)
+    assert (await world.claim()).deferrals == 1
+
+
+async def test_an_endpoint_gets_no_more_time_than_a_lease_leaves(world: World) -> None:
+    slow = await world.add_endpoint(replace(WIDE, name="slow", timeout_seconds=50.0))
+    quick = await world.add_endpoint(replace(WIDE, name="quick", timeout_seconds=3.0))
+    destinations = Destinations(world.database, world.vault, default_retry=DEFAULT, most_timeout_seconds=15.0)
+    found = await destinations.read([slow, quick])
+    assert [getattr(found[each], "timeout_seconds", None) for each in (slow, quick)] == [15.0, 3.0]
+    assert await destinations.beyond_timeout() == ["slow"]

@@ -35,8 +35,16 @@ DATABASE = "relay_plans"
 # What an insert counts on is a constraint, which no plan shows; nor does a plan of a call show what the function does.
 UNIQUE_ONLY = {"insert_endpoint", "insert_secret", "owe_anew", "claim_request_key", "keep_verification"}
 CALLS = {"append_events", "record_outcomes", "void_events", "ensure_partitions"}
-# Small by nature (one row per process, one row in all, all of it is wanted): whether an index is used does not matter.
-WHOLE_TABLES = {"bump_rules", "load_snapshot", "report_heartbeat", "forget_heartbeats", "last_heartbeat"}
+# Small by nature (one row per process, one row in all, all of it is wanted), or read once at a start: whether an index
+# is used does not matter.
+WHOLE_TABLES = {
+    "longest_timeouts",
+    "bump_rules",
+    "load_snapshot",
+    "report_heartbeat",
+    "forget_heartbeats",
+    "last_heartbeat",
+}
 
 # With these, only the partitions of one day are left when a plan begins to run; with null, there would be none.
 SAMPLES = {

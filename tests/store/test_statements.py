@@ -92,7 +92,7 @@ def test_a_statement_that_changes_many_deliveries_locks_them_in_an_order_or_skip
 
 
 def test_statements_that_serve_a_user_name_the_tenant() -> None:
-    about_nobody = {"insert_secret", "bump_rules", "destinations", "hold_lane", "disable_endpoint", "load_snapshot"}
+    about_nobody = {"insert_secret", "bump_rules", "destinations", "longest_timeouts", "load_snapshot"}
     after_what_was_found = {"delivery_attempts", "closed_receipts"}
     files_for_users = ("endpoints", "receipts", "history", "dead_letters", "redrive", "request_keys")
     for file in (f"{name}.sql" for name in files_for_users):

@@ -86,8 +86,11 @@ def waiting_for(view: DeliveryView) -> str | None:
 
 
 def next_attempt_at(view: DeliveryView) -> datetime | None:
-    """When a waiting delivery is tried next: its due time, or its lane's reopening if that is later."""
+    """When a waiting delivery is tried next: its due time, or its lane's reopening if that is later; None where time
+    alone does not open the lane."""
     if view.status is not DeliveryStatus.PENDING or view.endpoint_state is not EndpointState.ACTIVE:
+        return None
+    if view.held_reason == DeferralReason.ENDPOINT_CONCURRENCY and view.held_until is None:
         return None
     return max(view.due_at, view.held_until or view.due_at)
 

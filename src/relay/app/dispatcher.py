@@ -7,6 +7,7 @@ the last outcome is written.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,6 +37,7 @@ from relay.domain.telemetry import Broadcast, Process
 from relay.metrics.lines import log_listener
 from relay.sender import HttpSender, NoAuthorities, SendLimits
 from relay.settings import Settings
+from relay.settings.reading import LEASE_MARGIN_SECS
 from relay.store.database import Commits, Database
 from relay.store.endpoints import Destinations
 from relay.store.health import Health
@@ -46,6 +48,8 @@ from relay.store.wakeups import WakeupListener
 from relay.transports.prepared import prepare
 
 NAME = "relay dispatcher"
+
+logger = logging.getLogger("relay")
 
 PROOF_SECONDS = 0.25
 """How long a claimed batch waits for its proof at most: what is behind it waits, too, whatever senders may wait."""
@@ -70,6 +74,7 @@ async def run_dispatcher(work: Work) -> None:
         await check_ready(pools.records, installation.vault())
         await check_quorum(partial(examine, pools.records, work.settings.journal_quorum))
         await check_connections(pools.records, of_crew(work.settings), work.settings)
+        await _settle(pools, installation, work.settings)
         with numbers_of(Process.DISPATCHER, work) as metrics:
             dispatcher = _dispatcher(installation, work, pools, world, Broadcast((metrics.listener, log_listener())))
             try:
@@ -83,6 +88,31 @@ async def run_dispatcher(work: Work) -> None:
                 ) from trouble
 
 
+async def _settle(pools: _Pools, installation: Installation, settings: Settings) -> None:
+    """What these settings mean for what is on record: breakers that are no more, timeouts that are too long by now."""
+    await Queue(pools.claims, pools.records, gates_of(settings)).close_breakers()
+    cut = await _destinations(pools, installation, settings).beyond_timeout()
+    if cut:
+        detail = (
+            f"their timeout_seconds is more than RELAY_LEASE_SECS leaves, and counts as {_most_timeout(settings):g};"
+            " give them less or raise RELAY_LEASE_SECS"
+        )
+        logger.warning("timeouts_cut", extra={"fields": {"endpoints": cut, "detail": detail}})
+
+
+def _destinations(pools: _Pools, installation: Installation, settings: Settings) -> Destinations:
+    return Destinations(
+        pools.records,
+        installation.vault(),
+        default_retry=settings.retry,
+        most_timeout_seconds=_most_timeout(settings),
+    )
+
+
+def _most_timeout(settings: Settings) -> float:
+    return settings.lease_secs - LEASE_MARGIN_SECS
+
+
 async def _run(dispatcher: Dispatcher, http: ASGIApp, work: Work) -> None:
     """Dispatch until told to stop, and serve the metrics until that has come to its end."""
     closing = asyncio.Event()
@@ -94,7 +124,7 @@ async def _run(dispatcher: Dispatcher, http: ASGIApp, work: Work) -> None:
 
 def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Ambient, emit: Broadcast) -> Dispatcher:
     settings = work.settings
-    destinations = Destinations(pools.records, installation.vault(), default_retry=settings.retry)
+    destinations = _destinations(pools, installation, settings)
     ready = partial(
         prepare,
         user_agent=f"Relay/{__version__}",

@@ -16,7 +16,15 @@ from relay.dispatcher.flights import Flights
 from relay.dispatcher.recorder import Recorder
 from relay.domain import ids
 from relay.domain.ambient import Ambient
-from relay.domain.telemetry import DeliveriesClaimed, LaneFoundClosed, Listener, Loop, LoopSucceeded, PermitsAwaited
+from relay.domain.telemetry import (
+    DeferralsRecorded,
+    DeliveriesClaimed,
+    LaneFoundClosed,
+    Listener,
+    Loop,
+    LoopSucceeded,
+    PermitsAwaited,
+)
 from relay.store.queue import FIRST_LANE, Claim, Queue
 
 PACE_SECONDS = 0.010
@@ -117,6 +125,8 @@ class Claimer:
     def _tell_closed(self, claim: Claim) -> None:
         for consumer, reason in claim.found_closed:
             self._emit(LaneFoundClosed(consumer, reason))
+        if claim.deferrals:
+            self._emit(DeferralsRecorded(claim.deferrals))
 
     async def _rest(self) -> None:
         """Nothing is due in any lane: sleep until something may be. What is due by now and was not given (somebody else

@@ -187,6 +187,13 @@ class LaneFoundClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class DeferralsRecorded:
+    """So many waits behind a gate have ended and are on record, as attempts of the class `deferred`."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveriesHandedBack:
     """So many claimed deliveries went back to their lanes unsent, their attempts unspent."""
 
@@ -408,6 +415,7 @@ Happening = (
     | AttemptsRecorded
     | RetriesScheduled
     | LaneFoundClosed
+    | DeferralsRecorded
     | DeliveriesHandedBack
     | SendsFailedHere
     | PermitsAwaited

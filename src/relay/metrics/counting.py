@@ -13,6 +13,7 @@ from typing import Any
 
 from relay.domain import telemetry as t
 from relay.domain.delivery import DeadReason
+from relay.domain.outcome import OutcomeClass
 from relay.metrics import names
 from relay.metrics.layout import Labels, Layout
 from relay.metrics.names import Kind, Merge, Metric
@@ -83,6 +84,7 @@ class Counting:
             t.DurabilityKnown: (self._durable, frozenset({names.JOURNAL_DURABILITY})),
             t.AttemptsRecorded: (self._recorded, frozenset({names.ATTEMPTS, names.SEND, names.DELIVERY})),
             t.RetriesScheduled: (self._retried, frozenset({names.RETRIES})),
+            t.DeferralsRecorded: (self._waited, frozenset({names.ATTEMPTS})),
             t.LaneFoundClosed: (self._deferred, frozenset({names.DEFERRED})),
             t.DeliveriesHandedBack: (self._handed_back, frozenset({names.HANDED_BACK})),
             t.PermitsAwaited: (self._awaited, frozenset({names.GLOBAL_WAIT})),
@@ -166,6 +168,9 @@ class Counting:
 
     def _deferred(self, happening: t.LaneFoundClosed) -> None:
         self._add(names.DEFERRED, 1, (happening.reason,))
+
+    def _waited(self, happening: t.DeferralsRecorded) -> None:
+        self._add(names.ATTEMPTS, happening.count, (OutcomeClass.DEFERRED,))
 
     def _handed_back(self, happening: t.DeliveriesHandedBack) -> None:
         self._add(names.HANDED_BACK, happening.count, (happening.reason,))

@@ -62,6 +62,7 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     t.AttemptsRecorded: DEBUG,  # its failures have lines of their own
     t.RetriesScheduled: DEBUG,
     t.LaneFoundClosed: DEBUG,
+    t.DeferralsRecorded: DEBUG,
     t.DeliveriesHandedBack: _of_hand_back,
     t.SendsFailedHere: WARNING,
     t.PermitsAwaited: DEBUG,

@@ -7,6 +7,7 @@ by rules older than a change that was answered.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -96,10 +97,13 @@ class Endpoints:
         Raises `NameTaken`, and whatever `change` raises for a configuration that it refuses.
         """
         async with self._database.transaction() as connection:
+            await connection.execute(statements.text("lock_lane"), tenant, endpoint_id)
             row = await connection.fetchrow(statements.text("lock_endpoint"), tenant, endpoint_id)
             if row is None:
                 return None
             config = change(_endpoint(row).config)
+            if config.url != row["url"]:
+                await connection.execute(statements.text("renew_lane"), tenant, endpoint_id)
             row = await _unique(
                 connection, "update_endpoint", tenant, endpoint_id, config.name, config.url, *_traffic(config)
             )
@@ -117,7 +121,9 @@ class Endpoints:
     async def set_state(
         self, tenant: str, endpoint_id: UUID, state: EndpointState, reason: str | None = None
     ) -> Endpoint | None:
-        """Pause, resume or disable; None if there is no such endpoint. One that is disabled stays so when paused."""
+        """Pause, resume or disable; None if there is no such endpoint. One that is disabled stays so when paused; one
+        that is resumed is tried at once, whatever its breaker or a 429 had planned.
+        """
         async with self._database.transaction() as connection:
             if state is EndpointState.ACTIVE:
                 await connection.execute(statements.text("open_lane"), tenant, endpoint_id)
@@ -163,10 +169,18 @@ class Endpoints:
 class Destinations:
     """What the dispatcher knows of endpoints: read by id, with secrets opened once each."""
 
-    def __init__(self, database: Database, vault: Vault, *, default_retry: RetryPolicy) -> None:
+    def __init__(
+        self,
+        database: Database,
+        vault: Vault,
+        *,
+        default_retry: RetryPolicy,
+        most_timeout_seconds: float = math.inf,
+    ) -> None:
         self._database = database
         self._vault = vault
         self._default_retry = default_retry
+        self._most_timeout_seconds = most_timeout_seconds
         self._opened: dict[UUID, Secret] = {}
 
     async def read(self, endpoint_ids: Sequence[UUID]) -> dict[UUID, Destination | VaultLocked]:
@@ -174,6 +188,12 @@ class Destinations:
         async with self._database.connection() as connection:
             rows = await connection.fetch(statements.text("destinations"), list(endpoint_ids))
         return {row["id"]: self._readable(row) for row in rows}
+
+    async def beyond_timeout(self) -> list[str]:
+        """Endpoints, the first few, that were given more time than a send may take by now; they get that much."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("longest_timeouts"), self._most_timeout_seconds)
+        return [row[0] for row in rows]
 
     def _readable(self, row: asyncpg.Record) -> Destination | VaultLocked:
         try:
@@ -197,7 +217,7 @@ class Destinations:
             ),
             headers=tuple(_HEADERS.decode(row["headers"]).items()),
             retry=self._default_retry.overridden(_RETRY.decode(retry)) if retry else self._default_retry,
-            timeout_seconds=row["timeout_seconds"],
+            timeout_seconds=_at_most(self._most_timeout_seconds, row["timeout_seconds"]),
         )
 
     def _open(self, secret_id: UUID, ciphertext: bytes) -> Secret:
@@ -223,6 +243,10 @@ async def _unique(connection: Connection, statement: str, *arguments: object) ->
         raise NameTaken("another endpoint of this tenant has that name") from fault
     assert row is not None, "the row was locked or made in this transaction"
     return row
+
+
+def _at_most(limit: float, seconds: float | None) -> float | None:
+    return None if seconds is None else min(seconds, limit)
 
 
 def _traffic(config: EndpointConfig) -> tuple[object, ...]:

@@ -56,7 +56,8 @@ class Claim:
     `resume_after` is where the next one goes on, `FIRST_LANE` when this one saw every lane. `came_around` tells that
     the last of all lanes was passed, `contended` that somebody else was taking from an open lane, so that it is worth
     asking again. `found_closed` are the consumers of lanes that were found closed, and by which gate, each closing
-    once. `doubtful` are endpoints of which the last send failed. `written_by` are the transactions that made the
+    once; `deferrals` counts the waits that this claim put on record. `doubtful` are endpoints of which the last send
+    failed. `written_by` are the transactions that made the
     deliveries owed, the last 32 bits of numbers below `before_xid` of this `numbering`; None where the event itself is
     gone. `event_ages` are the seconds since the events' appends, one for each.
     """
@@ -67,6 +68,7 @@ class Claim:
     contended: bool = False
     found_closed: tuple[tuple[str, DeferralReason], ...] = ()
     doubtful: frozenset[UUID] = frozenset()
+    deferrals: int = 0
     written_by: tuple[int | None, ...] = ()
     event_ages: tuple[float, ...] = ()
     before_xid: int = 0
@@ -168,6 +170,7 @@ class Queue:
                 zip(first["closed_lanes"] or (), map(DeferralReason, first["closed_gates"] or ()), strict=True)
             ),
             doubtful=frozenset(first["doubtful_lanes"] or ()),
+            deferrals=first["deferrals"],
         )
         if first["id"] is None:
             return seen
@@ -228,6 +231,12 @@ class Queue:
         """Who has the log on disk up to a place, or up to what is on the server's own disk now."""
         async with self._claims.connection() as connection:
             return await look(connection, log_to)
+
+    async def close_breakers(self) -> None:
+        """Where there is no breaker, close those that are open on record."""
+        if self._gates.breaker is None:
+            async with self._records.connection() as connection:
+                await connection.execute(statements.text("close_breakers"))
 
     async def reap(self, *, batch: int, on_record: bool = True) -> int:
         """Put deliveries whose lease has expired back into the queue, at most `batch`; answers how many.

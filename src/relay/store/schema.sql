@@ -188,7 +188,8 @@ CREATE TABLE public.endpoint_state (
     held_until timestamp with time zone,
     held_reason text,
     found_closed_at timestamp with time zone,
-    found_closed_reason text
+    found_closed_reason text,
+    full_at timestamp with time zone
 )
 WITH (fillfactor='50');
 
@@ -337,11 +338,17 @@ begin
     return made;
 end $_$;
 
+CREATE FUNCTION public.is_full(s public.endpoint_state) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+    select s.full_at is not null
+       and exists (select from deliveries d where d.endpoint_id = s.endpoint_id and d.status = 'in_flight')
+$$;
+
 CREATE FUNCTION public.lane_closed_by(e public.endpoints) RETURNS text
     LANGUAGE sql STABLE
     AS $$
-    select coalesce(closed_by(e, s, true, now()),
-                    case when s.found_closed_reason = 'endpoint_concurrency' then s.found_closed_reason end)
+    select coalesce(closed_by(e, s, true, now()), case when is_full(s) then 'endpoint_concurrency' end)
     from endpoint_state s where s.endpoint_id = e.id
 $$;
 
@@ -882,13 +889,16 @@ CREATE VIEW public.shown_deliveries AS
     (e.status)::text AS endpoint_status,
     (g.gate IS NOT NULL) AS lane_held,
     g.gate AS held_reason,
-    public.opens_at(e.*, s.*, true) AS held_until
+        CASE
+            WHEN (g.gate <> 'endpoint_concurrency'::text) THEN public.opens_at(e.*, s.*, true)
+            ELSE NULL::timestamp with time zone
+        END AS held_until
    FROM (((public.deliveries d
      JOIN public.endpoints e ON ((e.id = d.endpoint_id)))
      JOIN public.endpoint_state s ON ((s.endpoint_id = d.endpoint_id)))
      CROSS JOIN LATERAL ( SELECT COALESCE(public.closed_by(e.*, s.*, true, now()),
                 CASE
-                    WHEN (s.found_closed_reason = 'endpoint_concurrency'::text) THEN s.found_closed_reason
+                    WHEN ((d.status = 'pending'::public.delivery_status) AND public.is_full(s.*)) THEN 'endpoint_concurrency'::text
                     ELSE NULL::text
                 END) AS gate) g)
   WHERE (d.status <> 'void'::public.delivery_status);

@@ -57,14 +57,37 @@ set name = $3, url = $4, event_types = $5, rate_per_second = $6, burst = $7, max
 where e.tenant = $1 and e.id = $2 and e.removed_at is null
 returning e.*, e.lane_closed_by, e.lane_opens_at;
 
+-- name: lock_lane
+-- parameters: tenant, id
+-- index: endpoint_state_pkey
+-- Before its endpoint is locked, like whoever closes it.
+select from endpoint_state s
+where s.endpoint_id = $2 and exists (select from endpoints e where e.id = $2 and e.tenant = $1)
+for no key update;
+
 -- name: open_lane
 -- parameters: tenant, id
 -- index: endpoint_state_pkey
--- A lane that a person opens is open from now on: what waited in it was not late before. A hold that an endpoint has
--- asked for stays. Locks the lane before its endpoint, like whoever closes it.
-update endpoint_state s set held_until = now()
-where s.endpoint_id = $2 and coalesce(s.held_until, '-infinity') < now()
-  and exists (select from endpoints e where e.id = $2 and e.tenant = $1 and e.status <> 'active');
+-- A person opens the lane: nothing holds it from now on, a breaker lets the next delivery probe (unless one does), and
+-- what waited was not late before.
+update endpoint_state s
+set held_until = now(), cooldown_until = case when s.breaker = 'open' then now() else s.cooldown_until end
+where s.endpoint_id = $2 and exists (select from endpoints e where e.id = $2 and e.tenant = $1);
+
+-- name: renew_lane
+-- parameters: tenant, id
+-- index: endpoint_state_pkey
+-- The lane leads to another place, of which nothing is known yet. What is under way to the old one has no say.
+update endpoint_state s
+set held_until = now(), breaker = 'closed', failures = 0, trips = 0, opened_at = now(), cooldown_until = now(),
+    probe_token = null, probe_until = null
+where s.endpoint_id = $2 and exists (select from endpoints e where e.id = $2 and e.tenant = $1);
+
+-- name: longest_timeouts
+-- parameters: seconds
+-- index:
+-- Endpoints that want more time than that, the first few.
+select e.name from endpoints e where e.timeout_seconds > $1 and e.removed_at is null order by e.name limit 10;
 
 -- name: set_endpoint_status
 -- parameters: tenant, id, status, reason

@@ -85,9 +85,9 @@ select (select count(d.due_at) from deliveries d where d.status = 'pending') as 
 -- parameters:
 -- index: deliveries_pending, endpoints_pkey, endpoint_state_pkey
 -- Seconds by which the earliest delivery is late, negative if none is due yet, null if nothing is pending. What a gate
--- kept waiting is due when that reopens, or has reopened; a paused, disabled or removed lane is never late. Steps from
--- lane to lane over those with something pending, so it costs some 8 µs for each of them (80 ms for 10,000), however
--- long they are, and nothing where nothing is pending.
+-- kept waiting is due when that reopens, or has reopened; a paused, disabled or removed lane is never late, nor one that
+-- is full. Steps from lane to lane over those with something pending, so it costs some 8 µs for each of them (80 ms for
+-- 10,000), however long they are, and nothing where nothing is pending.
 with recursive lane as (
     (select d.endpoint_id, d.due_at from deliveries d where d.status = 'pending'
      order by d.endpoint_id, d.due_at limit 1)
@@ -103,7 +103,8 @@ select extract(epoch from now() - min(greatest(l.due_at, g.opens_at)))::double p
 from lane l
 cross join lateral (
     -- one by one by their keys, even in a plan that was made while there were no endpoints
-    select e.status = 'active' and e.removed_at is null as open, opens_at(e, s, true) as opens_at
+    select e.status = 'active' and e.removed_at is null and not is_full(s) as open,
+           greatest(opens_at(e, s, true), s.full_at) as opens_at
     from endpoints e join endpoint_state s on s.endpoint_id = e.id
     where e.id = l.endpoint_id
     offset 0

@@ -77,7 +77,7 @@ with recursive lane as (
     from lane l
 ), locked as materialized (
     -- as the lane is now that nobody else changes it
-    select l.endpoint_id, l.visits, l.open, l.doubtful, s.found_closed_at, s.found_closed_reason, s.available,
+    select l.endpoint_id, l.visits, l.open, l.doubtful, l.room as slots, s.found_closed_at, s.found_closed_reason, s.available,
            s.probing, s.probe_seconds, s.opens_at, l.gate,
            l.marked and l.gate is distinct from s.found_closed_reason as marked,
            case when not l.open or s.gate is not null then 0
@@ -131,6 +131,7 @@ with recursive lane as (
         probe_token = case when t.rows > 0 and g.probing then $3 else s.probe_token end,
         probe_until = case when t.rows > 0 and g.probing then now() + g.probe_seconds * interval '1 second'
                            else s.probe_until end,
+        full_at = case when t.rows is null then s.full_at when t.rows >= g.slots then now() end,
         found_closed_at = case when g.marked then now() end,
         found_closed_reason = case when g.marked then g.gate end
     from locked g left join taken t on t.endpoint_id = g.endpoint_id
@@ -160,6 +161,7 @@ with recursive lane as (
     ) w
     where w.since < w.until
     on conflict do nothing
+    returning delivery_id
 ), told as (
     select array_agg(e.name) as lanes, array_agg(p.found_closed_reason) as gates
     from paid p join endpoints e on e.id = p.endpoint_id
@@ -175,7 +177,8 @@ select coalesce((select f.endpoint_id from filled f), case when not s.ended then
        extract(epoch from now() - j.committed_at)::double precision as event_age, s.timeline, s.before_xid,
        s.opens > (select count(*) from locked g where g.open) as contended,
        (select t.lanes from told t) as closed_lanes, (select t.gates from told t) as closed_gates,
-       (select array_agg(g.endpoint_id) from locked g where g.doubtful and g.room > 0) as doubtful_lanes
+       (select array_agg(g.endpoint_id) from locked g where g.doubtful and g.room > 0) as doubtful_lanes,
+       (select count(*) from deferred) as deferrals
 from scan s
 left join lateral (
     select * from claimed c0 offset 0
@@ -248,6 +251,18 @@ returning d.id;
 select d.id from unnest($1::uuid[], $2::uuid[]) as o (delivery, token)
 join deliveries d on d.id = o.delivery and d.lease_token = o.token
 order by d.id for no key update of d;
+
+-- name: close_breakers
+-- parameters:
+-- index: endpoint_state_breaker
+-- For dispatchers that have none: what other ones have left closed must not be shown for ever. Those that somebody else
+-- is about to move are left to the claims, which pass no breaker over either.
+with left_closed as materialized (
+    select s.endpoint_id from endpoint_state s where s.breaker <> 'closed' for no key update skip locked
+)
+update endpoint_state s
+set breaker = 'closed', failures = 0, trips = 0, probe_token = null, probe_until = null, cooldown_until = now()
+from left_closed l where s.endpoint_id = l.endpoint_id;
 
 -- name: reap_expired
 -- parameters: batch integer, outcome_class text, error_class text, reason text, on_record boolean
