@@ -38,7 +38,8 @@ class SendLimits:
     is dropped, `snippet_bytes` of them are kept. `connections` bounds the requests on the wire and, idle ones included,
     the open connections; `connections_per_host` the requests on the wire to one host and port, which may have many
     endpoints. Requests beyond wait, on their own time. A kept connection is not used again after `idle_seconds` without
-    use or `lifetime_seconds` of age.
+    use or `lifetime_seconds` of age. `framing_bytes` are what an answer may have beside its body: its head, chunks'
+    sizes and extensions, trailers, TLS; looked at twice a second.
     `ca_file` (PEM) replaces the system's authorities.
     """
 
@@ -46,6 +47,7 @@ class SendLimits:
     silence_seconds: float = 5.0
     response_cap_bytes: int = 64 * 1024
     snippet_bytes: int = 4 * 1024
+    framing_bytes: int = 1024 * 1024
     connections: int = 512
     connections_per_host: int = 256
     idle_seconds: int = 60

@@ -1,8 +1,9 @@
-"""A transfer's connection, seen past libcurl: whether bytes still move, and how to spoil it.
+"""A transfer's connection, seen past libcurl: whether bytes still move, how many came, and how to spoil it.
 
-Owns the counting for the silence timeout. libcurl's own low-speed timer is not used: it has a grain of a second, fires
-two seconds late and takes a slow drip for silence. Here any byte counts, a request that a slow reader takes in as well:
-the kernel says what the peer has acknowledged, where libcurl only knows what the kernel has taken.
+Owns the counting for the silence timeout, and of what libcurl reads without a word. libcurl's own low-speed timer is
+not used: it has a grain of a second, fires two seconds late and takes a slow drip for silence. Here any byte counts, a
+request that a slow reader takes in as well: the kernel says what the peer has acknowledged, where libcurl only knows
+what the kernel has taken.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import pycurl
 
 MOST_READS, READ_BYTES = 16, 65536
 """How much of what strayed in is read away; a peer that sends more gets its connection reset."""
+
+_ONE_AT_A_TIME = frozenset({pycurl.CURL_HTTP_VERSION_1_0, pycurl.CURL_HTTP_VERSION_1_1})
 
 _BYTES_ACKED = slice(120, 128)
 _BYTES_RECEIVED = slice(128, 136)
@@ -67,15 +70,25 @@ def bytes_moved(curl: pycurl.Curl, fd: int, *, alone: bool) -> int:
     libcurl counts them.
     """
     if alone and fd >= 0:
-        moved = _bytes_of_connection(fd)
-        if moved is not None:
-            return moved
+        counted = _bytes_of_connection(fd)
+        if counted is not None:
+            return sum(counted)
     getinfo = curl.getinfo
     stream: int = getinfo(pycurl.SIZE_UPLOAD_T) + getinfo(pycurl.SIZE_DOWNLOAD_T) + getinfo(pycurl.HEADER_SIZE)
     return stream
 
 
-def _bytes_of_connection(fd: int) -> int | None:
+def bytes_received(curl: pycurl.Curl, fd: int) -> int | None:
+    """How many bytes came on the connection so far, if it is known to serve one transfer at a time, as HTTP/1 does;
+    libcurl knows it by the answer's status line."""
+    if fd < 0 or curl.getinfo(pycurl.INFO_HTTP_VERSION) not in _ONE_AT_A_TIME:
+        return None
+    counted = _bytes_of_connection(fd)
+    return None if counted is None else counted[1]
+
+
+def _bytes_of_connection(fd: int) -> tuple[int, int] | None:
+    """The bytes that the peer acknowledged and those that came from it."""
     try:
         with borrowed(fd) as connection:
             info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
@@ -83,4 +96,4 @@ def _bytes_of_connection(fd: int) -> int | None:
         return None
     if len(info) < _INFO_BYTES:
         return None
-    return int.from_bytes(info[_BYTES_ACKED], "little") + int.from_bytes(info[_BYTES_RECEIVED], "little")
+    return int.from_bytes(info[_BYTES_ACKED], "little"), int.from_bytes(info[_BYTES_RECEIVED], "little")

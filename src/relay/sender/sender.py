@@ -363,7 +363,7 @@ class HttpSender(Generic[Token]):
     # -- the sweep ----------------------------------------------------------------------------------------------------
 
     def _sweep(self) -> None:
-        """Twice a second while anything is in flight: end what is silent or waited too long for a place."""
+        """Twice a second while anything is in flight: end what is silent, floods us, or waited too long for a place."""
         self._sweep_timer = None
         try:
             now = self._clock()
@@ -399,8 +399,13 @@ class HttpSender(Generic[Token]):
             self._guarded(transfer, partial(self._look_at, fd, alone=fd not in shared), now)
 
     def _look_at(self, fd: int, transfer: Transfer[Token], now: float, *, alone: bool) -> None:
-        """End a transfer whose connection (that it may have `alone`) moved no byte for too long since it was there."""
+        """End a transfer whose connection (that it may have `alone`) moved no byte for too long since it was there,
+        or far too many.
+        """
         self._wire.watch_again(fd)
+        if transfer.is_flooded(fd):
+            self._cut_short(transfer, ErrorClass.PROTOCOL, "far more came than an answer has", now)
+            return
         moved = progress.bytes_moved(transfer.curl, fd, alone=alone)
         if moved != transfer.moved or not transfer.is_connected:
             transfer.moved, transfer.moved_at = moved, now

@@ -81,6 +81,7 @@ class Transfer(Generic[Token]):
         "moved",
         "moved_at",
         "on_wire_at",
+        "received_before",
         "request",
         "route",
         "submitted_at",
@@ -106,7 +107,7 @@ class Transfer(Generic[Token]):
         self.submitted_at = self.connecting_since = self.moved_at = 0.0
         self.had_to_wait = self.has_left = self.held_up = False
         self.on_wire_at: float | None = None
-        self.moved = -1
+        self.moved = self.received_before = -1
         self.turn = 0
         self._set_options()
 
@@ -187,6 +188,20 @@ class Transfer(Generic[Token]):
         error, detail = self._explain(code, text, now)
         return self._answered(error, detail, now)
 
+    def is_flooded(self, fd: int) -> bool:
+        """Whether more came on its connection than the longest answer that is read takes.
+
+        libcurl reads what frames a body, chunk extensions above all, without end and without a word to anybody. On a
+        kept connection only what comes from the first look on is known to be this answer's.
+        """
+        received = progress.bytes_received(self.curl, fd)
+        if received is None:
+            return False
+        if self.received_before < 0:
+            self.received_before = 0 if self._dialled else received
+        limits = self._setting.limits
+        return received - self.received_before > limits.response_cap_bytes + limits.framing_bytes
+
     def _spoil(self) -> None:
         fd = progress.socket_of(self.curl)
         if fd >= 0:
@@ -218,7 +233,7 @@ class Transfer(Generic[Token]):
         self._dialled = self._lost_pin = False
         self._refusal = None
         self._local_trouble = ""
-        self.moved = -1
+        self.moved = self.received_before = -1
 
     # -- options ------------------------------------------------------------------------------------------------------
 

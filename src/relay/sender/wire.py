@@ -22,7 +22,8 @@ from relay.sender.progress import spoil
 
 EVENTS_PER_WAKE_UP = 512
 BUSY_SECONDS = 0.005
-"""How long one wake-up may go on. epoll is level-triggered, so what is left is reported at the next one."""
+"""How long one wake-up may go on. epoll is level-triggered, so what is left is reported at the next one, where it comes
+first: sockets that always have more to read would otherwise be the only ones that are ever served."""
 
 _READ, _WRITE, _BROKEN = select.EPOLLIN, select.EPOLLOUT, select.EPOLLERR | select.EPOLLHUP
 _INTERESTS = {
@@ -68,6 +69,7 @@ class Wire:
         self._watched: dict[int, int] = {}
         self._idle: set[int] = set()
         self._multiplexed: set[int] = set()
+        self._left_over: list[int] = []
         self._due_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -139,17 +141,27 @@ class Wire:
         until = self._clock() + BUSY_SECONDS
         ready = self._epoll.poll(0, EVENTS_PER_WAKE_UP)
         self._distrust_idle(ready)
-        for fd, events in ready:
+        if self._left_over:
+            ready = self._in_turn(ready)
+        for place, (fd, events) in enumerate(ready, start=1):
             if fd in self._idle:
                 continue  # since a moment ago; if there is more, it is reported again
             self._act(fd, ACTIONS[events & 31])
             if self._clock() > until:
+                self._left_over = [fd for fd, _ in ready[place:]]
                 break
         if self._due_at is not None and self._due_at <= self._clock():
             self._due_at = None
             self._act(pycurl.SOCKET_TIMEOUT, 0)
         self._collect()
         self._arm()
+
+    def _in_turn(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """What is ready, in front what the last wake-up had no time for, in its order. That is served first, so each
+        wake-up of a full round goes on where the last one ended."""
+        turns = {fd: turn for turn, fd in enumerate(self._left_over)}
+        self._left_over = []
+        return sorted(ready, key=lambda reported: turns.get(reported[0], len(turns)))
 
     def _sift(self) -> None:
         """Look at the idle connections before any of them may be used again.
