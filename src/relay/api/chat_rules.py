@@ -28,9 +28,9 @@ _DEFAULTS: Mapping[str, object] = {
     "signature": SignatureProfile.NONE,
 }
 """What counts for a chat where nothing else is wanted. One message at a time keeps their order, and has a platform that
-has had enough say so once instead of to all of them. The rate is a little below what Discord takes of one webhook, and
-any that answers 429 is what gets a machine banned. It may say so for hours on end while a backlog is worked off, so
-retries go on for a day."""
+has had enough say so once instead of to all of them. The rate is a little below what Discord takes of one webhook:
+each 429 counts towards a ban of the machine. It may say so for hours on end while a backlog is worked off, so retries
+are planned for a day."""
 
 _SETTINGS = {Transport.TELEGRAM: "RELAY_TELEGRAM_URL", Transport.DISCORD: "RELAY_DISCORD_URL"}
 
