@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from relay.api.deps import ApiDeps
+from relay.domain.backoff import FOR_A_DAY
 from relay.domain.endpoint import Destination
 from relay.domain.ids import ENDPOINT, parse
 from relay.transports.chat import Platforms
@@ -49,7 +50,7 @@ async def test_a_chat_endpoint_needs_a_url_and_a_token(shared_world: World, url:
 
 
 async def test_a_chat_is_written_to_slowly_and_for_long_unless_otherwise_wanted(shared_world: World) -> None:
-    pace = {"max_in_flight": 1, "rate_per_second": 2.0, "burst": 3, "retry": {"window_seconds": 86_400.0}}
+    pace = {"max_in_flight": 1, "rate_per_second": 2.0, "burst": 3, "retry": dict(FOR_A_DAY)}
     made = await shared_world.create(**TELEGRAM)
     assert {name: made[name] for name in pace} == pace
     wanted = {"max_in_flight": 7, "rate_per_second": 10.0, "burst": 20, "retry": None}
@@ -111,6 +112,58 @@ async def test_a_url_that_is_no_chat_of_its_transport_is_refused(
     wanted = {"url": url, "secret": BOT if is_bot else HOOK}
     reply = await shared_world.send("POST", ENDPOINTS, {**wanted, **({"transport": transport} if transport else {})})
     assert (reply.status, reply.code, reply.json()["reason"]) == (422, "url_refused", reason)
+
+
+PASTED = [
+    (f"https://discord.com/api/webhooks/4711/{HOOK}", HOOK, "discord://4711,"),
+    (f"https://discordapp.com/api/v10/webhooks/4711/{HOOK}?wait=true", HOOK, "discord://4711,"),
+    (f"https://ptb.discord.com/api/webhooks/4711/{HOOK}/slack", HOOK, "discord://4711,"),
+    (f"https://canary.discord.com/api//webhooks/4711/{HOOK}", HOOK, "discord://4711,"),
+    (f"https://discord.com/api/%77ebhooks/4711/{HOOK}", HOOK, "discord://4711,"),
+    (f"https://discord.com/api/Webhooks/x/{HOOK}", HOOK, "discord://ID,"),
+    (f"https://api.telegram.org/bot{BOT}/sendMessage?chat_id=42", BOT, "telegram://"),
+    (f"https://api.telegram.org/bot{BOT.replace(':', '%3A')}/sendMessage", BOT, "telegram://"),
+    (f"https://chats.example.com/telegram/bot{BOT}/sendMessage", BOT, "telegram://"),
+    (f"https://chats.example.com/discord/webhooks/4711/{HOOK}", HOOK, "discord://4711,"),
+]
+"""Urls as the platforms show them, at their own addresses and at the configured ones, with the token and the advice."""
+
+
+@pytest.fixture
+async def world_with_platforms(world: World) -> AsyncIterator[World]:
+    """A world whose platforms are at an address of its own."""
+    deps: ApiDeps = world.api.state.deps
+    base = "https://chats.example.com"
+    world.api.state.deps = replace(deps, platforms=Platforms(telegram=f"{base}/telegram", discord=f"{base}/discord"))
+    yield world
+    world.api.state.deps = deps
+
+
+@pytest.mark.parametrize(("url", "token", "advice"), PASTED)
+async def test_a_platforms_url_with_its_token_is_refused_unquoted_with_how_to_write_it(
+    world_with_platforms: World, url: str, token: str, advice: str
+) -> None:
+    path = f"{ENDPOINTS}/{(await world_with_platforms.create())['id']}"
+    for method, where in (("POST", ENDPOINTS), ("PATCH", path)):
+        reply = await world_with_platforms.send(method, where, {"url": url})
+        assert (reply.status, reply.code, reply.json()["reason"]) == (422, "url_refused", "credential")
+        assert advice in reply.json()["detail"]
+        assert "--secret-file" in reply.json()["detail"]
+        assert token.rpartition(":")[2].encode() not in reply.body
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"https://example.com/api/webhooks/4711/{HOOK}",
+        "https://discord.com/api/webhooks/4711",
+        "https://discord.com/hooks",
+        "https://notdiscord.com/api/webhooks/4711/x",
+        "https://api.telegram.org/",
+    ],
+)
+async def test_what_only_looks_like_a_platforms_url_is_an_endpoint(world_with_platforms: World, url: str) -> None:
+    assert (await world_with_platforms.create(url=url))["url"] == url
 
 
 async def test_a_group_that_moved_is_followed_and_a_chat_stays_one(shared_world: World) -> None:

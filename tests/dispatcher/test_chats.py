@@ -99,6 +99,8 @@ async def test_whatever_the_payload_is_the_service_takes_the_message(
 GONE = [
     (TELEGRAM, "unauthorized", "401: Unauthorized"),
     (TELEGRAM, "not_found", "404: Not Found"),
+    (TELEGRAM, "chat_not_found", "400: Bad Request: chat not found; the bot cannot write"),
+    (TELEGRAM, "not_ok", "400: Bad Request: chat not found; the bot cannot write"),
     (TELEGRAM, "blocked", "403: Forbidden: bot was blocked by the user"),
     (DISCORD, "unknown_webhook", "404: Unknown Webhook (10015)"),
     (DISCORD, "invalid_token", "401: Invalid Webhook Token (50027)"),
@@ -131,9 +133,7 @@ async def test_a_chat_that_is_gone_is_disabled_and_what_else_it_is_owed_is_held(
 
 
 PERMANENT = [
-    (TELEGRAM, "chat_not_found", "400: Bad Request: chat not found"),
     (TELEGRAM, "cannot_parse", "400: Bad Request: can't parse entities"),
-    (TELEGRAM, "not_ok", "400: Bad Request: chat not found"),
     (DISCORD, "invalid_form", "400: Invalid Form Body (50035)"),
     (DISCORD, "not_kept", "400: Message blocked by harmful links filter (240000)"),
 ]
@@ -282,7 +282,7 @@ async def test_a_message_that_is_sent_again_by_hand_is_a_real_request(
 ) -> None:
     """C87: dead, then delivered, then held by a pause, where it waits and says why."""
     endpoint = await house.chat(url, secret=secret)
-    tell(receiver, f"{CONTROL[url]}?error={'chat_not_found' if url == GROUP else 'invalid_form'}&times=1")
+    tell(receiver, f"{CONTROL[url]}?error={'cannot_parse' if url == GROUP else 'invalid_form'}&times=1")
     async with house.dispatching(platforms=platforms(receiver)):
         receipt = await house.event(endpoint)
         await tried(house, 1)

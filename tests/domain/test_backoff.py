@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.domain.backoff import DEFAULT, PATIENT, RetryPolicy, delay, next_try
+from relay.domain.backoff import DEFAULT, FOR_A_DAY, PATIENT, RetryPolicy, delay, next_try
 
 MIDDLE = 0.5
 draws = st.floats(0, 1, exclude_max=True)
@@ -53,6 +53,13 @@ def test_the_patient_preset_follows_the_standard_schedule_to_its_last_attempt() 
 
     assert hours == [0, 0, 0.08, 0.58, 2.58, 7.58, 17.58, 31.58, 51.58, 75.58]
     assert len(attempt_ages(PATIENT, 0.999999)) == 10
+
+
+@pytest.mark.parametrize("draw", [0.0, MIDDLE, 0.999999])
+def test_the_default_of_chats_goes_on_for_a_day_whatever_chance_says(draw: float) -> None:
+    ages = attempt_ages(DEFAULT.overridden(FOR_A_DAY), draw)
+    assert 23 <= ages[-1] / 3600 <= 24
+    assert len(ages) < DEFAULT.overridden(FOR_A_DAY).max_attempts
 
 
 def test_an_endpoint_may_ask_for_the_patient_preset_by_name() -> None:

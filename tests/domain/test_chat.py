@@ -13,6 +13,7 @@ from relay.domain.chat import (
     check_token,
     credential_of,
     read_chat,
+    refuse_token_in_url,
     secret_part,
     transport_of,
 )
@@ -20,6 +21,7 @@ from relay.domain.endpoint import Transport
 from relay.domain.refusal import Refusal, RefusalReason
 from relay.domain.secret import Secret
 from relay.domain.signing import InvalidSecret
+from relay.domain.target import Target, read_target
 
 TELEGRAM, DISCORD = Transport.TELEGRAM, Transport.DISCORD
 BOT = "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"
@@ -130,3 +132,28 @@ def test_one_token_is_one_credential_of_its_platform_and_http_has_none() -> None
     }
     assert len(credentials) == 4
     assert credential_of(Transport.HTTP, Secret(BOT)) is None
+
+
+BASES = {TELEGRAM: "no address", DISCORD: "http://127.0.0.1:9099/api/"}
+
+
+@pytest.mark.parametrize(
+    ("url", "is_refused"),
+    [
+        ("https://discord.com/api/webhooks/1/token", True),
+        ("https://ptb.discord.com/api/v9/webhooks/1/token", True),
+        ("http://127.0.0.1:9099/api/webhooks/1/token", True),
+        ("https://api.telegram.org/bot1:a/sendMessage", True),
+        ("https://api.telegram.org/file/bot1:a/x", True),
+        ("http://127.0.0.1:9099/bot1:a/sendMessage", False),
+        ("https://example.com/api/webhooks/1/token", False),
+        ("https://discord.com/apiwebhooks/1/token", False),
+        ("https://discord.com/", False),
+    ],
+)
+def test_a_platforms_url_with_a_token_is_told_from_all_others(url: str, is_refused: bool) -> None:
+    target = read_target(url)
+    assert isinstance(target, Target)
+    refusal = refuse_token_in_url(target, BASES)
+    assert (refusal is not None) is is_refused
+    assert refusal is None or (refusal.reason, "token/" in refusal.detail) == (RefusalReason.CREDENTIAL, False)

@@ -36,8 +36,10 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def request(url: str, body: bytes = b"{}", *headers: tuple[str, str], seconds: float = 10.0) -> OutboundRequest:
-    return OutboundRequest(url, url, headers, body, seconds)
+def request(
+    url: str, body: bytes = b"{}", *headers: tuple[str, str], seconds: float = 10.0, silence: float = 0.0
+) -> OutboundRequest:
+    return OutboundRequest(url, url, headers, body, seconds, silence)
 
 
 @dataclass(slots=True)

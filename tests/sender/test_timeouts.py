@@ -34,6 +34,36 @@ async def test_silence_after_the_request_ends_the_attempt() -> None:
     assert 1000 <= facts.phases.total_ms <= took * 1000
 
 
+async def test_a_request_that_allows_more_silence_than_the_sender_gets_it() -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        if not peer.pause(2.5):
+            peer.answer(200, b"late")
+
+    with ScriptedServer(script) as server:
+        async with sending(limits=SHORT) as here:
+            facts = await here.send(request(server.url(), seconds=30.0, silence=30.0))
+    assert (facts.status_code, facts.error_class, facts.snippet) == (200, None, b"late")
+
+
+async def test_a_request_that_allows_less_silence_than_the_sender_shortens_nothing() -> None:
+    """Who names a short time for the whole attempt says nothing about the silence inside of it."""
+    with ScriptedServer(silent) as server:
+        async with sending(limits=SHORT) as here:
+            facts = await here.send(request(server.url(), seconds=30.0, silence=0.1))
+    assert facts.error_class is ErrorClass.SILENCE_TIMEOUT
+    assert facts.phases.total_ms >= 1000
+
+
+async def test_a_silence_that_ends_an_attempt_is_told_with_its_length_and_its_setting() -> None:
+    with ScriptedServer(silent) as server:
+        async with sending(limits=SHORT) as here:
+            facts = await here.post(server.url(), seconds=30.0)
+    assert "for 1 s" in facts.detail
+    assert "RELAY_READ_TIMEOUT_SECS" in facts.detail
+    assert "timeout_seconds" in facts.detail
+
+
 async def test_silence_in_the_middle_of_a_body_keeps_the_status() -> None:
     def script(peer: Peer) -> None:
         peer.read_request()

@@ -68,7 +68,7 @@ def test_a_200_without_ok_is_no_success(body: bytes) -> None:
 
 def test_a_200_that_tells_of_an_error_is_that_error() -> None:
     facts = read(TELEGRAM, 200, refused(400, "Bad Request: chat not found"))
-    assert (facts.status_code, reason(facts), facts.detail) == (400, "rejected", "Bad Request: chat not found")
+    assert (facts.status_code, reason(facts), facts.detail[:27]) == (400, "gone", "Bad Request: chat not found")
     facts = read(TELEGRAM, 200, refused(429, "Too Many Requests: retry after 3", retry_after=3))
     assert (reason(facts), facts.headers) == ("throttled", (("retry-after", "3"),))
 
@@ -105,7 +105,14 @@ def test_the_longer_of_two_waits_counts_and_stands_first() -> None:
 @pytest.mark.parametrize(
     ("status", "description", "expected"),
     [
-        (400, "Bad Request: chat not found", "rejected"),
+        (400, "Bad Request: chat not found", "gone"),
+        (400, "Bad Request: private chat not found", "gone"),
+        (400, "Bad Request: PEER_ID_INVALID", "gone"),
+        (400, "Bad Request: not enough rights to send text messages to the chat", "gone"),
+        (400, "Bad Request: need administrator rights in the channel chat", "gone"),
+        (400, "Bad Request: message is too long", "rejected"),
+        (400, "Bad Request: message text is empty", "rejected"),
+        (400, "Bad Request: message thread not found", "rejected"),
         (400, "Bad Request: can't parse entities: …", "rejected"),
         (401, "Unauthorized", "gone"),
         (403, "Forbidden: bot was blocked by the user", "gone"),
@@ -125,6 +132,7 @@ def test_telegrams_errors_are_told_in_its_own_words(status: int, description: st
     [
         (400, 50035, "Invalid Form Body", "rejected"),
         (400, 50006, "Cannot send an empty message", "rejected"),
+        (400, 220001, "Webhooks posted to forum channels must have a thread_name or thread_id", "gone"),
         (401, 50027, "Invalid Webhook Token", "gone"),
         (403, 50013, "Missing Permissions", "gone"),
         (404, 10015, "Unknown Webhook", "gone"),
@@ -139,6 +147,12 @@ def test_discords_errors_are_told_with_their_codes(status: int, code: int, sente
 @pytest.mark.parametrize("destination", [TELEGRAM, DISCORD])
 def test_an_endpoint_that_is_gone_says_what_to_do(destination: Destination) -> None:
     assert all("resume" in read(destination, status, b"").detail for status in GONE)
+
+
+def test_a_chat_that_is_not_there_says_what_to_do() -> None:
+    says = read(TELEGRAM, 400, refused(400, "Bad Request: chat not found")).detail
+    assert "correct the endpoint's url" in says
+    assert "resume the endpoint" in says
 
 
 def test_a_group_that_moved_names_its_new_id_and_what_to_do() -> None:
@@ -210,6 +224,17 @@ def test_a_channel_is_named_by_its_name() -> None:
 def test_an_endpoints_own_timeout_replaces_the_installations_for_chats_too(destination: Destination) -> None:
     assert ready(destination).timeout_seconds == 10.0
     assert ready(replace(destination, timeout_seconds=2.5)).timeout_seconds == 2.5
+
+
+@pytest.mark.parametrize("destination", [TELEGRAM, DISCORD])
+def test_a_chat_may_be_silent_for_the_time_that_its_endpoint_names(destination: Destination) -> None:
+    silences = [
+        ready(replace(destination, timeout_seconds=named))
+        .request(CLAIMED, timestamp=AT, entropy=ENTROPY)
+        .silence_seconds
+        for named in (None, 20.0)
+    ]
+    assert silences == [0.0, 20.0]
 
 
 @pytest.mark.parametrize("destination", [TELEGRAM, DISCORD])

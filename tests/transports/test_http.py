@@ -100,6 +100,11 @@ def test_an_endpoints_own_timeout_replaces_the_installations() -> None:
     assert _request(destination=replace(DESTINATION, timeout_seconds=2.5)).timeout_seconds == 2.5
 
 
+def test_an_endpoint_may_be_silent_for_the_time_that_it_names_itself() -> None:
+    assert _request().silence_seconds == 0.0
+    assert _request(destination=replace(DESTINATION, timeout_seconds=20.0)).silence_seconds == 20.0
+
+
 def test_the_reception_time_is_shown_in_utc() -> None:
     elsewhere = CLAIMED.received_at.astimezone(timezone(timedelta(hours=5, minutes=30)))
     assert _headers(replace(CLAIMED, received_at=elsewhere))["Relay-Received-At"] == "2026-11-30T12:00:00.042Z"

@@ -12,8 +12,9 @@ from pydantic import SecretStr
 
 from relay.api.deps import ApiDeps
 from relay.api.endpoint_models import EndpointChange, EndpointNew, RetryRule
-from relay.domain.chat import CHAT_TRANSPORTS, Chat, check_token, read_chat, transport_of
-from relay.domain.egress import Refusal, check_url
+from relay.domain.backoff import FOR_A_DAY
+from relay.domain.chat import CHAT_TRANSPORTS, Chat, check_token, read_chat, refuse_token_in_url, transport_of
+from relay.domain.egress import Refusal, Target, check_url
 from relay.domain.endpoint import AckMode, SignatureProfile, Transport
 from relay.domain.secret import Secret
 from relay.domain.signing import InvalidSecret
@@ -24,13 +25,13 @@ _DEFAULTS: Mapping[str, object] = {
     "max_in_flight": 1,
     "rate_per_second": 2.0,
     "burst": 3,
-    "retry": RetryRule(window_seconds=86_400.0),
+    "retry": RetryRule.model_validate(FOR_A_DAY),
     "signature": SignatureProfile.NONE,
 }
-"""What counts for a chat where nothing else is wanted. One message at a time keeps their order, and has a platform that
-has had enough say so once instead of to all of them. The rate is a little below what Discord takes of one webhook:
-each 429 counts towards a ban of the machine. It may say so for hours on end while a backlog is worked off, so retries
-are planned for a day."""
+"""What counts for a chat where nothing else is wanted. One message at a time has a platform that has had enough say so
+once instead of to all of them; messages appear as they are sent then, but one that waits for its retry is overtaken.
+The rate is a little below what Discord takes of one webhook: each 429 counts towards a ban of the machine. It may say
+so for hours on end while a backlog is worked off, so retries are planned for a day."""
 
 _SETTINGS = {Transport.TELEGRAM: "RELAY_TELEGRAM_URL", Transport.DISCORD: "RELAY_DISCORD_URL"}
 
@@ -67,6 +68,14 @@ def read_token(transport: Transport, given: SecretStr | None) -> Secret:
         return check_token(transport, "" if given is None else given.get_secret_value())
     except InvalidSecret as fault:
         raise invalid([FieldFault(pointer("secret"), str(fault))]) from None
+
+
+def check_no_token(deps: ApiDeps, target: Target) -> None:
+    """Raises `Refused` (`url_refused`) for an http url that is a chat platform's, with a token in it."""
+    bases = {Transport.TELEGRAM: deps.platforms.telegram, Transport.DISCORD: deps.platforms.discord}
+    refusal = refuse_token_in_url(target, bases)
+    if refusal is not None:
+        raise refuse(ErrorCode.URL_REFUSED, refusal.detail, reason=str(refusal.reason))
 
 
 def judge_chat(deps: ApiDeps, transport: Transport, url: str) -> Chat:

@@ -119,6 +119,7 @@ def _place(deps: ApiDeps, transport: Transport, url: str) -> tuple[str, str]:
     if transport in CHAT_TRANSPORTS:
         return chat_rules.judge_chat(deps, transport, url).url, transport
     target = judge_url(deps.egress, url)
+    chat_rules.check_no_token(deps, target)
     return target.url, target.host
 
 

@@ -72,6 +72,10 @@ PATIENT = RetryPolicy(
 jitter (90 h 42 min at most), so that it is the schedule that ends a generation."""
 
 
+FOR_A_DAY: Mapping[str, object] = {"max_attempts": 75, "max_seconds": 1800.0, "window_seconds": _DAY}
+"""Wishes for a chat, whose platform may be busy for hours with what it is owed. Over `DEFAULT` it is the window that
+ends a generation, after 57 attempts or, with chance on the side of short delays, up to 70."""
+
 PRESETS = {"patient": PATIENT}
 """The policies that an endpoint can ask for by name."""
 

@@ -1,7 +1,8 @@
 """Chat endpoints: how they are addressed, what their tokens look like, and which of them share one credential.
 
 Owns the forms. A chat's url names the chat and nothing else, like `telegram://-1001234567890` or `discord://4711`; the
-token is the endpoint's secret, and the platform's own address is a setting. Both become parts of a path, so both are
+token is the endpoint's secret, and the platform's own address is a setting. The url that a platform shows has the token
+inside, where it would be seen: such a one is told from any other, and refused. Both become parts of a path, so both are
 taken in a form that needs no escaping, or refused. Invariant: reading a chat's url gives that same url again, and
 neither a chat nor a token that was accepted can end the part of the path that it stands in.
 """
@@ -9,13 +10,16 @@ neither a chat nor a token that was accepted can end the part of the path that i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from urllib.parse import unquote
 
 from relay.domain.endpoint import Transport
 from relay.domain.refusal import Refusal, RefusalReason
 from relay.domain.secret import Secret
 from relay.domain.signing import InvalidSecret
+from relay.domain.target import Target, read_target
 
 CHAT_TRANSPORTS = frozenset({Transport.TELEGRAM, Transport.DISCORD})
 
@@ -55,6 +59,26 @@ class _TokenForm:
     sentence: str
 
 
+_PUBLIC_BASES = {
+    Transport.TELEGRAM: ("https://api.telegram.org",),
+    Transport.DISCORD: ("https://discord.com/api", "https://discordapp.com/api"),
+}
+"""Where the platforms are for everybody, names below included (`ptb.discord.com`, say)."""
+
+_WITH_A_TOKEN = {
+    Transport.TELEGRAM: re.compile(r"/+(?:file/+)?bot(?P<place>)[^/]+"),
+    Transport.DISCORD: re.compile(r"/+(?:v[0-9]+/+)?webhooks/+(?P<place>[^/]+)/+[^/]+", re.IGNORECASE),
+}
+"""What stands after the base address in a url that holds a token."""
+
+_HOW_TO_GIVE = {
+    Transport.TELEGRAM: "this is a Telegram bot's url, and whoever sees it has the bot's token: write"
+    " telegram:// and the chat's number or a channel's @name, and give the token as `secret` (--secret-file)",
+    Transport.DISCORD: "this is a Discord webhook's url, and whoever sees it has the token at its end: write {},"
+    " and give the token as `secret` (--secret-file)",
+}
+
+
 _TOKENS = {
     Transport.TELEGRAM: _TokenForm(
         re.compile(r"[0-9]+:([A-Za-z0-9_-]+)"),
@@ -86,6 +110,27 @@ def read_chat(transport: Transport, url: str) -> Chat | Refusal:
     if not (_is_chat(place) if transport is Transport.TELEGRAM else _is_snowflake(place)):
         return Refusal(RefusalReason.HOST, _HOW_TO_WRITE[transport])
     return Chat(transport, place)
+
+
+def refuse_token_in_url(target: Target, bases: Mapping[Transport, str]) -> Refusal | None:
+    """The refusal of an http url that is a chat platform's with a token inside; it holds nothing of the token.
+
+    `bases` are the addresses at which the installation has its platforms.
+    """
+    path = unquote(target.path.partition("?")[0])
+    for transport, pattern in _WITH_A_TOKEN.items():
+        for base_path in _base_paths(target, (*_PUBLIC_BASES[transport], bases[transport])):
+            if path.startswith(base_path) and (found := pattern.match(path, len(base_path))):
+                chat = f"discord://{found['place']}" if _is_snowflake(found["place"]) else "discord://ID"
+                return Refusal(RefusalReason.CREDENTIAL, _HOW_TO_GIVE[transport].format(chat))
+    return None
+
+
+def _base_paths(target: Target, bases: tuple[str, ...]) -> Iterator[str]:
+    """The paths of those bases that are on the target's host."""
+    for base in map(read_target, bases):
+        if isinstance(base, Target) and (target.host == base.host or target.host.endswith(f".{base.host}")):
+            yield base.path.rstrip("/")
 
 
 def _is_chat(place: str) -> bool:

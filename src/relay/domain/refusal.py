@@ -20,6 +20,7 @@ class RefusalReason(StrEnum):
     FRAGMENT = "fragment"
     HOST = "host"
     PORT = "port"
+    CREDENTIAL = "credential"
 
     NO_ADDRESS = "no_address"
     UNREADABLE_ADDRESS = "unreadable_address"

@@ -21,6 +21,8 @@ _SAID = {
     RefusalReason.HOST: "every spelling of an address but the plain one (`127.1`, `0x7f000001`, `2130706433`,"
     " zone ids), and names that are none",
     RefusalReason.PORT: "a port that is not in `RELAY_ALLOWED_PORTS`, or is no plain number",
+    RefusalReason.CREDENTIAL: "a Discord webhook's or a Telegram bot's url with its token inside, when it is written;"
+    " see [chats](receivers.md#chats)",
     RefusalReason.NO_ADDRESS: "a name that leads to no address",
     RefusalReason.UNREADABLE_ADDRESS: "what a name leads to and cannot be read, or was not judged before",
     RefusalReason.OWN_ADDRESS: "an address that Relay itself listens on; on an opened loopback, its ports",

@@ -7,8 +7,9 @@ every lane is open and chance takes nothing away.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 
-from relay.domain.backoff import DEFAULT, PRESETS, RetryPolicy, next_try
+from relay.domain.backoff import DEFAULT, FOR_A_DAY, PRESETS, RetryPolicy, next_try
 
 _MIDDLE = 0.5
 """The draw that leaves a delay as it is."""
@@ -18,7 +19,8 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 def reference() -> str:
     """The table: the rule that the settings give by default, then the presets."""
-    rules = [("the default", DEFAULT), *((f"`{name}`", policy) for name, policy in PRESETS.items())]
+    chats = ("the default of chats", DEFAULT.overridden(FOR_A_DAY))
+    rules = [("the default", DEFAULT), chats, *((f"`{name}`", policy) for name, policy in PRESETS.items())]
     rows = [_row(name, policy) for name, policy in rules]
     heads = ("rule", "attempts", "waits between them", "the last one after", "window")
     return "\n".join([_line(heads), _line("---" for _ in heads).replace(" ", ""), *rows, ""])
@@ -43,9 +45,14 @@ def duration(seconds: float) -> str:
     return " ".join(parts) or "0 s"
 
 
+def _run(wait: float, times: int) -> str:
+    """The same wait so many times in a row."""
+    return f"{times} times {duration(wait)}" if times > 1 else duration(wait)
+
+
 def _row(name: str, policy: RetryPolicy) -> str:
     planned = waits(policy)
-    steps = ", ".join(duration(wait) for wait in planned)
+    steps = ", ".join(_run(wait, len(list(same))) for wait, same in groupby(planned))
     return _line((name, f"{len(planned) + 1}", steps, duration(sum(planned)), duration(policy.window_seconds)))
 
 

@@ -52,13 +52,15 @@ class Meaning(StrEnum):
 @dataclass(frozen=True, slots=True)
 class OutboundRequest:
     """One POST, ready to go. `url` may hold a credential and is used, never shown; `timeout_seconds` bounds the whole
-    attempt from the hand-over to the sender, name resolution included."""
+    attempt from the hand-over to the sender, name resolution included. `silence_seconds` is how long an endpoint that
+    names a time of its own may be silent where the sender's bound is shorter; 0 where it names none."""
 
     url: str = field(repr=False)
     display_url: str
     headers: tuple[tuple[str, str], ...] = field(repr=False)
     body: bytes = field(repr=False)
     timeout_seconds: float
+    silence_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

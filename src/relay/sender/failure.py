@@ -114,6 +114,7 @@ URL_REASONS = frozenset(
         RefusalReason.FRAGMENT,
         RefusalReason.HOST,
         RefusalReason.PORT,
+        RefusalReason.CREDENTIAL,
     }
 )
 """Refusals of a url's own form; all others are of the address behind it."""

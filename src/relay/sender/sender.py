@@ -40,6 +40,11 @@ STALL_SECONDS = 1.0
 """How late the sweep may come before it shows that the loop had no turns. Time that this process lost is nobody's
 fault but its own: an answer may have been there all the while."""
 
+SILENT = (
+    "nothing came and nothing was taken for {:g} s: RELAY_READ_TIMEOUT_SECS, or a longer timeout_seconds of the"
+    " endpoint, allows more"
+)
+
 ON_OUR_CLOCK = frozenset({ErrorClass.DNS_TIMEOUT, ErrorClass.CONNECT_TIMEOUT, ErrorClass.TOTAL_TIMEOUT})
 """Bounds that are measured by this process's clock alone, whether it does its part or not."""
 
@@ -409,8 +414,10 @@ class HttpSender(Generic[Token]):
         moved = progress.bytes_moved(transfer.curl, fd, alone=alone)
         if moved != transfer.moved or not transfer.is_connected:
             transfer.moved, transfer.moved_at = moved, now
-        elif now - transfer.moved_at >= self._limits.silence_seconds:
-            self._cut_short(transfer, ErrorClass.SILENCE_TIMEOUT, "nothing came and nothing was taken in time", now)
+            return
+        allowed = max(self._limits.silence_seconds, transfer.request.silence_seconds)
+        if now - transfer.moved_at >= allowed:
+            self._cut_short(transfer, ErrorClass.SILENCE_TIMEOUT, SILENT.format(allowed), now)
 
     def _sweep_waiting(self, now: float) -> None:
         for transfer in self._places.take_out(partial(_is_late, now=now)):

@@ -182,7 +182,11 @@ class Settings:
         kinds.decimal(0.05, 60), "1", "How often the dispatcher looks for due work without being told of it."
     )
     connect_timeout_secs: float = setting(kinds.decimal(0.05, 600), "3", "For name resolution, TCP and TLS together.")
-    read_timeout_secs: float = setting(kinds.decimal(0.05, 600), "5", "Longest silence of an endpoint.")
+    read_timeout_secs: float = setting(
+        kinds.decimal(0.05, 600),
+        "5",
+        "Longest silence of an endpoint; one with a longer `timeout_seconds` of its own may be silent for that long.",
+    )
     total_timeout_secs: float = setting(
         kinds.decimal(0.05, 600), "10", "For a whole attempt, where the endpoint names no other."
     )

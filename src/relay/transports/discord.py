@@ -41,6 +41,10 @@ _GONE = {
     404: "there is no such webhook: give the endpoint another url and token, then resume it",
 }
 
+_FORUM_CODES = frozenset({220001, 220003})
+"""Of a 400: the webhook's channel takes threads and no messages, whatever they say."""
+_FORUM = "the webhook's channel takes no plain messages: give the endpoint a text channel's webhook, then resume it"
+
 
 @dataclass(frozen=True, slots=True)
 class DiscordDestination:
@@ -51,6 +55,7 @@ class DiscordDestination:
     hidden: Hidden = field(repr=False)
     headers: tuple[tuple[str, str], ...]
     timeout_seconds: float
+    silence_seconds: float
 
     def request(self, claimed: ClaimedDelivery, *, timestamp: int, entropy: bytes) -> OutboundRequest:  # noqa: ARG002 - what signed transports need
         """The request of one attempt; see `Prepared`."""
@@ -61,6 +66,7 @@ class DiscordDestination:
             headers=self.headers,
             body=msgspec.json.encode(message),
             timeout_seconds=self.timeout_seconds,
+            silence_seconds=self.silence_seconds,
         )
 
     def read(self, facts: SendFacts) -> SendFacts:
@@ -79,6 +85,7 @@ def prepare(
         hidden=Hidden([secret_part(destination.transport, destination.secret)]),
         headers=(("Content-Type", "application/json"), ("User-Agent", user_agent)),
         timeout_seconds=timeout_seconds if destination.timeout_seconds is None else destination.timeout_seconds,
+        silence_seconds=destination.timeout_seconds or 0.0,
     )
 
 
@@ -123,7 +130,7 @@ def _read(facts: SendFacts) -> SendFacts:
     if status == 403 and (code == _BLOCKED_CODE or _is_page(facts)):
         then = "Discord turns away this machine, not this webhook"
         return told(wish_of(facts, BLOCKED_SECONDS), sentence, meaning=Meaning.THROTTLED, then=then)
-    then = _GONE.get(status or 0, "")
+    then = _FORUM if status == 400 and code in _FORUM_CODES else _GONE.get(status or 0, "")
     return told(facts, sentence, meaning=Meaning.GONE if then else None, then=then)
 
 

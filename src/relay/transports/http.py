@@ -50,6 +50,7 @@ class HttpDestination:
     signer: Signer
     overlap_signer: Signer
     timeout_seconds: float
+    silence_seconds: float
     hidden: Hidden = field(repr=False)
 
     def request(self, claimed: ClaimedDelivery, *, timestamp: int, entropy: bytes) -> OutboundRequest:
@@ -84,6 +85,7 @@ def prepare(destination: Destination, *, user_agent: str, timeout_seconds: float
         signer=signer,
         overlap_signer=overlap_signer,
         timeout_seconds=timeout_seconds if destination.timeout_seconds is None else destination.timeout_seconds,
+        silence_seconds=destination.timeout_seconds or 0.0,
         hidden=_hidden(destination),
     )
 
@@ -112,6 +114,7 @@ def build(claimed: ClaimedDelivery, ready: HttpDestination, *, timestamp: int, e
         ),
         body=claimed.payload,
         timeout_seconds=ready.timeout_seconds,
+        silence_seconds=ready.silence_seconds,
     )
 
 

@@ -34,6 +34,19 @@ _GONE = {
 }
 
 
+_CHAT_IS_GONE = re.compile(
+    r"chat not found|user not found|peer_id_invalid|group chat was deactivated"
+    r"|(?:not enough|have no) rights to send|need administrator rights|chat_write_forbidden",
+    re.IGNORECASE,
+)
+"""Sentences of a 400 that are about the chat and so hold for every message; the others are about this one."""
+
+_NO_SUCH_CHAT = (
+    "the bot cannot write to this chat: correct the endpoint's url, or let the bot into the chat (in a channel as an"
+    " administrator), then resume the endpoint and redrive"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class TelegramDestination:
     """A chat made ready to be written to. `hidden` is what must be seen nowhere."""
@@ -44,6 +57,7 @@ class TelegramDestination:
     hidden: Hidden = field(repr=False)
     headers: tuple[tuple[str, str], ...]
     timeout_seconds: float
+    silence_seconds: float
 
     def request(self, claimed: ClaimedDelivery, *, timestamp: int, entropy: bytes) -> OutboundRequest:  # noqa: ARG002 - what signed transports need
         """The request of one attempt; see `Prepared`."""
@@ -58,6 +72,7 @@ class TelegramDestination:
             headers=self.headers,
             body=msgspec.json.encode(message),
             timeout_seconds=self.timeout_seconds,
+            silence_seconds=self.silence_seconds,
         )
 
     def read(self, facts: SendFacts) -> SendFacts:
@@ -78,6 +93,7 @@ def prepare(
         hidden=Hidden([secret_part(destination.transport, token)]),
         headers=(("Content-Type", "application/json"), ("User-Agent", user_agent)),
         timeout_seconds=timeout_seconds if destination.timeout_seconds is None else destination.timeout_seconds,
+        silence_seconds=destination.timeout_seconds or 0.0,
     )
 
 
@@ -110,5 +126,8 @@ def _read(facts: SendFacts) -> SendFacts:
     if isinstance(moved_to, int):
         then = f"the group is now telegram://{moved_to}: change the endpoint's url to that, resume it, then redrive"
         return told(facts, body.get("description"), meaning=Meaning.GONE, then=then)
+    sentence = body.get("description")
     then = _GONE.get(status or 0, "")
-    return told(facts, body.get("description"), meaning=Meaning.GONE if then else None, then=then)
+    if status == 400 and isinstance(sentence, str) and _CHAT_IS_GONE.search(sentence):
+        then = _NO_SUCH_CHAT
+    return told(facts, sentence, meaning=Meaning.GONE if then else None, then=then)
