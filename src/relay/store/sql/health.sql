@@ -85,9 +85,9 @@ select (select count(d.due_at) from deliveries d where d.status = 'pending') as 
 -- parameters:
 -- index: deliveries_pending, endpoints_pkey, endpoint_state_pkey
 -- Seconds by which the earliest delivery is late, negative if none is due yet, null if nothing is pending. What a gate
--- kept waiting is due when that reopens, or has reopened; a paused, disabled or removed lane is never late, nor one that
--- is full. Steps from lane to lane over those with something pending, so it costs some 8 µs for each of them (80 ms for
--- 10,000), however long they are, and nothing where nothing is pending.
+-- kept waiting is due when that reopens, or has reopened; a paused, disabled or removed lane is never late, nor is one
+-- that is full. Steps from lane to lane over those with something pending, so it costs some 8 µs for each of them (80 ms
+-- for 10,000), however long they are, and nothing where nothing is pending.
 with recursive lane as (
     (select d.endpoint_id, d.due_at from deliveries d where d.status = 'pending'
      order by d.endpoint_id, d.due_at limit 1)

@@ -77,8 +77,8 @@ with recursive lane as (
     from lane l
 ), locked as materialized (
     -- as the lane is now that nobody else changes it
-    select l.endpoint_id, l.visits, l.open, l.doubtful, l.room as slots, s.found_closed_at, s.found_closed_reason, s.available,
-           s.probing, s.probe_seconds, s.opens_at, l.gate,
+    select l.endpoint_id, l.visits, l.open, l.doubtful, l.room as slots, s.found_closed_at, s.found_closed_reason,
+           s.available, s.probing, s.probe_seconds, s.opens_at, l.gate,
            l.marked and l.gate is distinct from s.found_closed_reason as marked,
            case when not l.open or s.gate is not null then 0
                 when s.probing then 1
