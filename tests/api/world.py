@@ -43,6 +43,7 @@ from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupSender
 from relay.transports.chat import Platforms
 from relay.web.serving import by_path
+from tests.support.administration import senders_of
 from tests.support.asgi import Reply, call
 from tests.support.world import Ear, real_ambient
 
@@ -151,6 +152,7 @@ class World:
         gateway = create_gateway(
             journal=Journal(database, key_retention_seconds=86_400.0),
             endpoints=endpoints,
+            senders=senders_of(database, vault, ambient),
             wakeups=wakeups,
             ambient=ambient,
             emit=ear,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -17,6 +18,7 @@ from relay.gateway.submission import Line, Outcome, Replayed, Stored, Submission
 from relay.store.barrier import Durability
 from relay.store.endpoints import Snapshot
 from relay.store.journal import Appended, AppendResult, Versions
+from relay.web.credentials import ANONYMOUS, Caller
 from tests.gateway.world import TENANT, new_id
 
 NOW = datetime(2026, 1, 31, 9, 5, tzinfo=UTC)
@@ -40,7 +42,7 @@ def submission(
         payload=body,
         payload_sha256=b"",
     )
-    return Submission(envelope, key, body if key else None, 0.0, future)
+    return Submission(envelope, replace(ANONYMOUS, version=1), key, body if key else None, 0.0, future)
 
 
 def routes(*subscriptions: str) -> Routes:
@@ -59,8 +61,12 @@ def line_of(submissions: Iterable[Submission]) -> Line:
     return line
 
 
+def _holds(_: Caller) -> None:
+    raise AssertionError("they were identified by the newest credentials")
+
+
 def take(line: Line, snapshot: Routes) -> Group:
-    return take_group(line, snapshot, Durability(1, 1), os.urandom)
+    return take_group(line, snapshot, Durability(1, 1), os.urandom, _holds)
 
 
 def test_events_of_a_refused_group_share_what_they_may_and_with_nobody_else() -> None:
@@ -113,7 +119,7 @@ def test_an_event_that_passes_every_bound_goes_alone(body: bytes) -> None:
 def test_a_fault_in_the_making_of_a_group_loses_nobody() -> None:
     line = line_of([submission(), submission()])
     with pytest.raises(RuntimeError):
-        take_group(line, routes("*"), Durability(1, 1), _no_entropy)
+        take_group(line, routes("*"), Durability(1, 1), _no_entropy, _holds)
     assert len(line) == 2
 
 

@@ -29,6 +29,7 @@ from relay.store.journal import Journal
 from relay.store.receipts import Receipts
 from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupSender
+from tests.support.administration import Administration, senders_of
 from tests.support.asgi import Reply, call
 from tests.support.installation import eventually
 from tests.support.world import Ear, real_ambient
@@ -70,6 +71,7 @@ class World:
     receipts: Receipts
     ear: Ear
     barrier: Barrier
+    credentials: Administration
 
     @classmethod
     @asynccontextmanager
@@ -82,25 +84,32 @@ class World:
         within: float | None = None,
         quorum: int = 1,
         seconds: float = 0.25,
+        vault: Vault | None = None,
+        is_private: bool = True,
     ) -> AsyncIterator[World]:
         """A gateway of its own over that database, drained in the end."""
         database = await Database.connect(dsn, name="relay-tests", size=4, within=within)
-        endpoints, ear = Endpoints(database, Vault([new_key()])), Ear()
+        vault, ear, world = vault or Vault([new_key()]), Ear(), ambient or real_ambient()
+        endpoints = Endpoints(database, vault)
+        senders = senders_of(database, vault, world, is_private=is_private)
         waiting = await Database.connect(dsn, name=BARRIER, size=1, commits=Commits.AS_SERVER_SAYS, within=4.0)
-        barrier = Barrier(waiting, quorum=quorum, seconds=seconds, ambient=ambient or real_ambient(), emit=ear)
+        barrier = Barrier(waiting, quorum=quorum, seconds=seconds, ambient=world, emit=ear)
         await barrier.check()
         gateway = create_gateway(
             journal=Journal(database, key_retention_seconds=86_400.0),
             endpoints=endpoints,
+            senders=senders,
             wakeups=WakeupSender(database),
-            ambient=ambient or real_ambient(),
+            ambient=world,
             emit=ear,
             barrier=barrier,
             limits=IngestLimits(MAX_PAYLOAD_BYTES, MAX_BATCH_BYTES, most_waiting),
         )
         try:
             async with barrier.running():
-                yield cls(dsn, database, gateway, endpoints, Receipts(database), ear, barrier)
+                yield cls(
+                    dsn, database, gateway, endpoints, Receipts(database), ear, barrier, Administration(database, vault)
+                )
                 await gateway.drain(5.0)
         finally:
             await gateway.drain(5.0)

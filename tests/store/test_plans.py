@@ -33,7 +33,9 @@ BIG = ("deliveries", "journal", "receipts", "delivery_attempts", "idempotency_ke
 DATABASE = "relay_plans"
 
 # What an insert counts on is a constraint, which no plan shows; nor does a plan of a call show what the function does.
-UNIQUE_ONLY = {"insert_endpoint", "insert_secret", "owe_anew", "claim_request_key", "keep_verification"}
+UNIQUE_ONLY = {"insert_endpoint", "insert_secret", "owe_anew", "claim_request_key", "keep_verification"} | {
+    "insert_key", "insert_source", "insert_tenant", "claim_signed_requests",
+}  # fmt: skip
 CALLS = {"append_events", "record_outcomes", "void_events", "ensure_partitions"}
 # Small by nature (one row per process, one row in all, all of it is wanted), or read once at a start: whether an index
 # is used does not matter.
@@ -44,6 +46,8 @@ WHOLE_TABLES = {
     "report_heartbeat",
     "forget_heartbeats",
     "last_heartbeat",
+    "read_credentials",
+    "bump_credentials",
 }
 
 # With these, only the partitions of one day are left when a plan begins to run; with null, there would be none.

@@ -89,6 +89,10 @@ _HEADERS: Mapping[str, Header] = {
 }
 
 _REFUSALS = (
+    ErrorCode.CREDENTIAL_MISSING,
+    ErrorCode.CREDENTIAL_INVALID,
+    ErrorCode.SIGNATURE_INVALID,
+    ErrorCode.SCOPE_MISSING,
     ErrorCode.MALFORMED,
     ErrorCode.TYPE_MISSING,
     ErrorCode.RELAY_LOOP,

@@ -30,13 +30,14 @@ from relay.app.work import Work
 from relay.app.worker import main
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import Broadcast, Listener, Process, ProcessDraining, ProcessStarted, ProcessStopped
-from relay.gateway import APPEND_SECONDS, Gateway, IngestLimits, create_gateway
+from relay.gateway import APPEND_SECONDS, Gateway, IngestLimits, Senders, create_gateway
 from relay.metrics import Metrics
 from relay.metrics.lines import log_listener
 from relay.settings import Settings
 from relay.settings.reading import LEASE_MARGIN_SECS
 from relay.store.barrier import NAME as BARRIER
 from relay.store.barrier import Barrier
+from relay.store.credentials import CredentialReader
 from relay.store.database import Commits, Database
 from relay.store.dead_letters import DeadLetters
 from relay.store.endpoints import Destinations, Endpoints
@@ -48,8 +49,10 @@ from relay.store.queue import Queue
 from relay.store.quorum import examine
 from relay.store.receipts import Receipts
 from relay.store.redrive import Redrives
+from relay.store.signed_requests import SignedRequests
 from relay.store.vault import Vault
 from relay.store.wakeups import WakeupSender
+from relay.web.credentials import Register
 from relay.web.serving import by_path
 
 NAME = "relay gateway"
@@ -91,7 +94,7 @@ async def run_gateway(work: Work) -> None:
             await check_quorum(barrier.check)
             await _tell_of_unused(pools, work.settings)
             async with barrier.running():
-                gateway = _gateway(work.settings, pools, vault, world, barrier, emit)
+                gateway = _gateway(work, pools, vault, world, barrier, emit)
                 await _serve(
                     work, gateway, create_api(_deps(work, pools, vault, metrics, gateway, barrier, emit)), emit
                 )
@@ -137,12 +140,16 @@ async def _tell_of_unused(pools: _Pools, settings: Settings) -> None:
         logger.warning("standbys_not_waited_for", extra={"fields": {"detail": unused}})
 
 
-def _gateway(
-    settings: Settings, pools: _Pools, vault: Vault, world: Ambient, barrier: Barrier, emit: Listener
-) -> Gateway:
+def _gateway(work: Work, pools: _Pools, vault: Vault, world: Ambient, barrier: Barrier, emit: Listener) -> Gateway:
+    settings = work.settings
+    reader = CredentialReader(pools.appends, vault, monotonic=world.monotonic)
+    register = Register(reader.read, monotonic=world.monotonic, is_private=address_of(work.listener).is_loopback)
     return create_gateway(
         journal=Journal(pools.appends, key_retention_seconds=settings.idempotency_retention_secs),
         endpoints=Endpoints(pools.appends, vault),
+        senders=Senders(
+            register=register, signers=reader.signer, requests=SignedRequests(pools.wakeups), ambient=world
+        ),
         wakeups=WakeupSender(pools.wakeups),
         ambient=world,
         emit=emit,

@@ -27,6 +27,7 @@ class Pruner:
         while True:
             keys = await self._store.prune_idempotency_keys(batch=BATCH)
             names = await self._store.prune_request_keys(batch=BATCH)
-            self._emit(LoopSucceeded(Loop.PRUNER, keys + names))
-            if max(keys, names) < BATCH:
+            signed = await self._store.prune_signed_requests(batch=BATCH)
+            self._emit(LoopSucceeded(Loop.PRUNER, keys + names + signed))
+            if max(keys, names, signed) < BATCH:
                 await self._ambient.sleep(EVERY_SECONDS)

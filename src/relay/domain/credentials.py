@@ -1,13 +1,26 @@
-"""What a credential is good for.
+"""Credentials: what each is good for, and whether a request's proofs make it somebody's.
 
-Owns the closed set of scopes and which of them another one includes. Invariant: a scope that is not held, by itself or
-inside another one, permits nothing.
+Owns the scopes, what a source may ask to be proved by, the credentials in force as one value, and the judgement.
+Signatures are checked in `signed`, certificates where connections are; what comes here is what they prove. Invariants:
+a scope that is not held, by itself or inside another one, permits nothing; a source is proved by everything that it
+asks for, or not at all; and the same proofs by the same credentials are always the same sender.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import StrEnum
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+from uuid import UUID
+
+SECRET_ENTROPY_BYTES = 32
+"""Random bytes of a bearer secret: nobody finds one by trying, so its plain SHA-256 may be stored and looked up."""
+
+KEY_PREFIX = "rlk_"
+
+KEY_ACTOR = "key:"
+"""How the names of keys begin in records; no source has such a name."""
 
 
 class Scope(StrEnum):
@@ -34,3 +47,185 @@ _INCLUDED = {
 def held(scopes: Iterable[Scope]) -> frozenset[Scope]:
     """The scopes with all that they include."""
     return frozenset().union(*(_INCLUDED[scope] for scope in scopes))
+
+
+class Proof(StrEnum):
+    """What a source can ask to be proved by, in the words of its `auth`."""
+
+    BEARER = "bearer"
+    HMAC = "hmac"
+    MTLS = "mtls"
+
+
+def digest_of(secret: str) -> bytes:
+    """What a bearer secret is stored and looked up as: its SHA-256."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSecret:
+    """One secret of a source, as far as it is needed: its hash where it proves as a bearer, its id where it signs.
+
+    `until` is when it goes out of force, in seconds of the process's monotonic clock; None for the one of now.
+    """
+
+    sha256: bytes | None
+    secret_id: UUID | None
+    until: float | None = None
+
+    def is_in_force(self, now: float) -> bool:
+        """Whether it still counts."""
+        return self.until is None or now < self.until
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A sender that is proved by everything in `auth`; the newest of its one or two secrets stands first.
+
+    `keyed` says that a key was ever made for it.
+    """
+
+    tenant: str
+    name: str
+    auth: frozenset[Proof]
+    certificate_subject: str | None
+    secrets: tuple[SourceSecret, ...]
+    keyed: bool = False
+
+    @property
+    def proves_itself_by_bearer(self) -> bool:
+        """Whether its own secret may come as a bearer.
+
+        Where a signature is asked for as well, only until the source has a key: from then on the two are two secrets,
+        of which one never travels.
+        """
+        return Proof.BEARER in self.auth and not (Proof.HMAC in self.auth and self.keyed)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A bearer key: of a source, or (without one) a sender of its own."""
+
+    tenant: str
+    name: str
+    scopes: frozenset[Scope]
+    source: str | None
+
+    @property
+    def actor(self) -> str:
+        """Its name in records."""
+        return f"{KEY_ACTOR}{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proofs:
+    """What a request proves: that it knows the secret of that SHA-256; that it was signed, in the name of that source,
+    with the secret of that id; and the subjects of its client's certificate.
+    """
+
+    bearer: bytes | None = None
+    signed: tuple[str, UUID] | None = None
+    subjects: tuple[str, ...] = ()
+
+
+NOTHING = Proofs()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose a request is. `actor` names the credential in words."""
+
+    tenant: str
+    source: str
+    actor: str
+    scopes: frozenset[Scope]
+
+
+class CredentialFault(Enum):
+    """Why a request is nobody's."""
+
+    MISSING = auto()
+    INVALID = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Unproven:
+    """A request that is nobody's. `lacking` is what its source asks for besides; empty if no source is known."""
+
+    fault: CredentialFault
+    lacking: frozenset[Proof] = frozenset()
+
+
+_MISSING = Unproven(CredentialFault.MISSING)
+_INVALID = Unproven(CredentialFault.INVALID)
+
+
+class Credentials:
+    """The credentials in force, of all tenants, as of one version."""
+
+    def __init__(self, version: int, tenants: Iterable[str], keys: Mapping[bytes, Key], sources: Iterable[Source]):
+        self.version = version
+        self.tenants = frozenset(tenants)
+        self._keys = keys
+        self._sources = {source.name: source for source in sources}
+        self._by_subject = {
+            source.certificate_subject: source for source in self._sources.values() if source.certificate_subject
+        }
+        self._by_secret = {
+            secret.sha256: (source, secret)
+            for source in self._sources.values()
+            for secret in source.secrets
+            if secret.sha256 is not None
+        }
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody has a credential."""
+        return not self._keys and not self._sources
+
+    def source(self, name: str) -> Source | None:
+        """The source of that name."""
+        return self._sources.get(name)
+
+    def judge(self, proofs: Proofs, now: float) -> Identity | Unproven:
+        """Whose the request is that proves this; `now` in seconds of the process's monotonic clock."""
+        if proofs.bearer is not None:
+            return self._judge_bearer(proofs.bearer, proofs, now)
+        if proofs.signed is not None:
+            source = self._sources.get(proofs.signed[0])
+        else:
+            source = next(filter(None, map(self._by_subject.get, proofs.subjects)), None)
+            if source is None:
+                return _MISSING
+        return _INVALID if source is None else self._judge_source(source, None, proofs, now, bearer=False)
+
+    def _judge_bearer(self, bearer: bytes, proofs: Proofs, now: float) -> Identity | Unproven:
+        key = self._keys.get(bearer)
+        if key is None:
+            source, secret = self._by_secret.get(bearer, (None, None))
+            if source is None or secret is None or not secret.is_in_force(now) or not source.proves_itself_by_bearer:
+                return _INVALID
+            return self._judge_source(source, None, proofs, now, bearer=True)
+        if key.source is None:
+            # whoever signs as a source has no key of another sender
+            return _INVALID if proofs.signed else Identity(key.tenant, key.actor, key.actor, held(key.scopes))
+        source = self._sources.get(key.source)
+        return _INVALID if source is None else self._judge_source(source, key, proofs, now, bearer=True)
+
+    def _judge_source(
+        self, source: Source, key: Key | None, proofs: Proofs, now: float, *, bearer: bool
+    ) -> Identity | Unproven:
+        proved = {Proof.BEARER} if bearer else set()
+        if proofs.signed is not None:
+            name, secret_id = proofs.signed
+            signers = {each.secret_id for each in source.secrets if each.is_in_force(now)}
+            if name != source.name or secret_id not in signers:
+                return _INVALID
+            proved.add(Proof.HMAC)
+        if source.certificate_subject in proofs.subjects:
+            proved.add(Proof.MTLS)
+        lacking = source.auth - proved
+        if lacking:
+            return Unproven(CredentialFault.MISSING, lacking)
+        actor, scopes = (f"source:{source.name}", {Scope.INGEST}) if key is None else (key.actor, key.scopes)
+        return Identity(source.tenant, source.name, actor, held(scopes))

@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.domain.backoff import doubled
+from relay.domain.credentials import Credentials
 from relay.domain.delivery import DeadReason
 from relay.domain.telemetry import AppendCommitted, DeadLettered, EventsAccepted, Listener, QuorumFailed
 from relay.gateway.confirming import MISSING, Confirming
@@ -26,6 +28,7 @@ from relay.gateway.wakeups import Wakeups
 from relay.store.barrier import Barrier
 from relay.store.faults import DataRefused, StoreBusy, StoreRefused, StoreUnavailable
 from relay.store.journal import Appended, AppendResult, Journal, StaleSnapshot
+from relay.web.credentials import Register
 from relay.web.problems import ErrorCode, Problem
 from relay.web.serving import BUG
 
@@ -48,6 +51,9 @@ FIRST_PAUSE_SECONDS = 0.01
 LONGEST_PAUSE_SECONDS = 0.5
 """How long to keep away from a database that refuses because of others' locks: doubling from the first to the longest
 pause, of which chance takes up to a half, so that those who got into each other's way do not meet again."""
+
+_READINGS = 4
+"""How often routes and credentials are read until they are of one version."""
 
 DRAINING = Problem(ErrorCode.DRAINING, "this gateway is stopping; send the event again, it will reach another")
 OVERLOADED = Problem(ErrorCode.OVERLOADED, "too many events wait to be stored; send the event again in a moment")
@@ -74,6 +80,7 @@ class Appender:
         *,
         journal: Journal,
         snapshots: Snapshots,
+        register: Register,
         wakeups: Wakeups,
         ambient: Ambient,
         emit: Listener,
@@ -82,6 +89,7 @@ class Appender:
     ) -> None:
         self._journal = journal
         self._snapshots = snapshots
+        self._register = register
         self._wakeups = wakeups
         self._ambient = ambient
         self._emit = emit
@@ -170,8 +178,11 @@ class Appender:
             if self._barrier.missing is not None:
                 self._turn_away()
                 return
-            routes = await self._snapshots.current()
-            group = take_group(self._line, routes, self._barrier.durability, self._ambient.entropy)
+            routes, credentials = await self._of_one_version()
+            still_holds = partial(self._register.still_holds, credentials)
+            group = take_group(self._line, routes, self._barrier.durability, self._ambient.entropy, still_holds)
+            for submission, refusal in group.refused:
+                submission.settle(refusal)
             await self._append(routes, group)
             self._races_lost = 0
         except StaleSnapshot:
@@ -191,6 +202,18 @@ class Appender:
         except Exception:
             logger.exception("an append met a bug")
             _settle(self._concerned(group), BUG)
+
+    async def _of_one_version(self) -> tuple[Routes, Credentials]:
+        """Routes and credentials that agree with each other. Raises `StaleSnapshot`, and `StoreUnavailable`."""
+        for _ in range(_READINGS):
+            routes, credentials = await self._snapshots.current(), await self._register.known()
+            if credentials.version == routes.versions.credentials:
+                return routes, credentials
+            if credentials.version < routes.versions.credentials:
+                await self._register.newest()
+            else:
+                self._snapshots.forget(routes)
+        raise StaleSnapshot
 
     async def _append(self, routes: Routes, group: Group) -> None:
         try:

@@ -26,7 +26,7 @@ from relay.gateway.headers import (
     read_json_content_type,
 )
 from relay.gateway.route import Route
-from relay.gateway.senders import identify
+from relay.gateway.senders import Senders, Sent, named
 from relay.gateway.submission import Outcome, Replayed, Stored, Submission
 from relay.gateway.wrapping import CHANCE_BYTES, Forwarded, Origin, Posted, wrap
 from relay.web.answers import JSON, Answer
@@ -48,28 +48,38 @@ class Batch(Route):
     """The route of one process."""
 
     def __init__(
-        self, *, appender: Appender, ambient: Ambient, emit: Listener, max_body_bytes: int, max_payload_bytes: int
+        self,
+        *,
+        appender: Appender,
+        senders: Senders,
+        ambient: Ambient,
+        emit: Listener,
+        max_body_bytes: int,
+        max_payload_bytes: int,
     ) -> None:
-        super().__init__(appender=appender, ambient=ambient, emit=emit, max_body_bytes=max_body_bytes)
+        super().__init__(appender=appender, senders=senders, ambient=ambient, emit=emit, max_body_bytes=max_body_bytes)
         self._max_payload_bytes = max_payload_bytes
 
     async def _accept(self, headers: Headers, intake: Intake, arrived: float) -> Answer:
         now = self._ambient.now()
-        sender = identify(headers)
+        sent = await self._senders.identify(headers, intake, self._bodies)
         _check_headers(headers)
         hops = read_hops(headers)
-        body = await self._bodies.read(intake)
+        body = await self._bodies.read(intake) if sent.body is None else sent.body
         elements = read_elements(body, self._max_payload_bytes)
         del body
-        origin = Origin(sender, now, arrived, self._ambient.monotonic(), hops)
-        taken = self._wrap(origin, elements, read_context(headers))
+        await self._senders.take_once(sent, PATH, None, None)
+        origin = Origin(sent.caller, now, arrived, self._ambient.monotonic(), hops)
+        taken = self._wrap(sent, origin, elements, read_context(headers))
         submissions = [each for each in taken if isinstance(each, Submission)]
+        if not submissions:
+            await self._senders.check_again(sent.caller)
         self._appender.take_batch(submissions)
         outcomes = [await each.outcome if isinstance(each, Submission) else each for each in taken]
         return self._answer(outcomes)
 
     def _wrap(
-        self, origin: Origin, elements: Sequence[Element | Problem], forwarded: Forwarded
+        self, sent: Sent, origin: Origin, elements: Sequence[Element | Problem], forwarded: Forwarded
     ) -> list[Submission | Problem]:
         chance = self._ambient.entropy(CHANCE_BYTES * len(elements))
         taken: list[Submission | Problem] = []
@@ -78,7 +88,7 @@ class Batch(Route):
                 taken.append(element)
                 continue
             event_type, name, payload = element
-            posted = Posted(event_type, name, name, _PAYLOAD_TYPE, payload, forwarded)
+            posted = Posted(event_type, name, named(sent, name, place), _PAYLOAD_TYPE, payload, forwarded)
             taken.append(wrap(origin, posted, chance[place * CHANCE_BYTES : (place + 1) * CHANCE_BYTES], self._ambient))
         return taken
 

@@ -16,12 +16,14 @@ from relay.gateway.appender import MOST_WAITING, Appender
 from relay.gateway.batch import Batch
 from relay.gateway.ingest import Ingest
 from relay.gateway.routes import Snapshots
+from relay.gateway.senders import Senders
 from relay.gateway.trial import Trial
 from relay.gateway.wakeups import Wakeups
 from relay.store.barrier import Barrier
 from relay.store.endpoints import Endpoints
 from relay.store.journal import Journal
 from relay.store.wakeups import WakeupSender
+from relay.web.credentials import Register
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,18 @@ class Gateway:
     routes: dict[str, ASGIApp]
     trial: Trial
     snapshots: Snapshots
+    register: Register
     appender: Appender
     wakeups: Wakeups
     ambient: Ambient
 
     async def start(self) -> None:
-        """Load the routing rules, so that the first event need not wait for them. Raises `StoreUnavailable`."""
+        """Load the routing rules and the credentials, so that the first event need not wait for them.
+
+        Raises `StoreUnavailable`.
+        """
         await self.snapshots.current()
+        await self.register.known()
 
     async def drain(self, within: float) -> int:
         """Refuse new events and finish those taken in, wake-ups included, for `within` seconds in all.
@@ -65,6 +72,7 @@ def create_gateway(
     *,
     journal: Journal,
     endpoints: Endpoints,
+    senders: Senders,
     wakeups: WakeupSender,
     ambient: Ambient,
     emit: Listener,
@@ -81,19 +89,23 @@ def create_gateway(
     appender = Appender(
         journal=journal,
         snapshots=snapshots,
+        register=senders.register,
         wakeups=waker,
         ambient=ambient,
         emit=emit,
         barrier=barrier,
         most_waiting=limits.waiting,
     )
-    single = Ingest(appender=appender, ambient=ambient, emit=emit, max_body_bytes=limits.payload_bytes)
+    single = Ingest(appender=appender, senders=senders, ambient=ambient, emit=emit, max_body_bytes=limits.payload_bytes)
     several = Batch(
         appender=appender,
+        senders=senders,
         ambient=ambient,
         emit=emit,
         max_body_bytes=limits.batch_bytes,
         max_payload_bytes=limits.payload_bytes,
     )
     trial = Trial(appender=appender, ambient=ambient)
-    return Gateway({ingest.PATH: single, batch.PATH: several}, trial, snapshots, appender, waker, ambient)
+    return Gateway(
+        {ingest.PATH: single, batch.PATH: several}, trial, snapshots, senders.register, appender, waker, ambient
+    )

@@ -18,6 +18,7 @@ from relay.gateway.routes import Route, Routes
 from relay.gateway.submission import Line, Outcome, Replayed, Stored, Submission
 from relay.store.barrier import Durability
 from relay.store.journal import Addition, Appended, AppendResult, IdempotencyKey
+from relay.web.credentials import Caller
 from relay.web.problems import ErrorCode, Problem
 
 MOST_ROWS = 2_000
@@ -39,6 +40,9 @@ NO_ENDPOINT = Problem(ErrorCode.NOT_FOUND, "there is no endpoint of that id any 
 
 Entropy = Callable[[int], bytes]
 
+StillHolds = Callable[[Caller], Problem | None]
+"""Why a caller that was identified by other credentials is refused by those of now; None if it is not."""
+
 
 class Member(NamedTuple):
     """One event of a group: what is appended, and the body of its 202 around the position.
@@ -57,15 +61,17 @@ class Member(NamedTuple):
 class Group:
     """What one append writes, and everybody who waits for it, in the order in which they came.
 
-    `lost` are those taken from the line for which nothing can be written.
+    `lost` are those taken from the line for which nothing can be written, `refused` those whose credential has ended,
+    with what they are told.
     """
 
     members: Sequence[Member]
     submissions: Sequence[Submission]
     lost: Sequence[Submission] = ()
+    refused: Sequence[tuple[Submission, Problem]] = ()
 
 
-def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entropy) -> Group:
+def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entropy, still_holds: StillHolds) -> Group:
     """Take from the front of the line what shares the next append, at least one event if anybody waits.
 
     A batch shares one append, but where that would keep everybody else waiting for too long. Events from a group that
@@ -73,6 +79,8 @@ def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entr
     """
     members: list[Member] = []
     lost: list[Submission] = []
+    refused: list[tuple[Submission, Problem]] = []
+    credentials = routes.versions.credentials
     named: dict[tuple[str, str, str], Member] = {}
     count = rows = size = 0
     company: int | None = None
@@ -81,6 +89,10 @@ def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entr
             company = submission.company
         elif submission.company != company:
             break
+        if submission.caller.version != credentials and (problem := still_holds(submission.caller)) is not None:
+            refused.append((submission, problem))
+            count += 1
+            continue
         name = submission.name
         if name is not None and name in named:
             named[name].followers.append(submission)
@@ -106,7 +118,7 @@ def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entr
         if name is not None:
             named[name] = member
     # taken last, so that nobody is lost if anything above fails
-    return Group(members, line.take(count), lost)
+    return Group(members, _without(line.take(count), refused), lost, refused)
 
 
 def verdicts(member: Member, appended: Appended) -> Iterator[tuple[Submission, Outcome | None]]:
@@ -137,6 +149,13 @@ def verdicts(member: Member, appended: Appended) -> Iterator[tuple[Submission, O
             yield follower, REUSED if same else None
         else:
             yield follower, Replayed(body) if same else REUSED
+
+
+def _without(taken: list[Submission], refused: list[tuple[Submission, Problem]]) -> list[Submission]:
+    if not refused:
+        return taken
+    gone = {submission for submission, _ in refused}
+    return [submission for submission in taken if submission not in gone]
 
 
 def _may_part(last: Submission, following: Submission, rows: int, size: int) -> bool:

@@ -23,6 +23,11 @@ HOPS = b"relay-hops"
 IDEMPOTENCY_KEY = b"idempotency-key"
 TRACEPARENT = b"traceparent"
 TRACESTATE = b"tracestate"
+AUTHORIZATION = b"authorization"
+SOURCE = b"relay-source"
+TIMESTAMP = b"relay-timestamp"
+SIGNATURE = b"relay-signature"
+TENANT = b"relay-tenant"
 
 PREFIX = b"ce-"
 """How the names of a CloudEvent's headers begin."""
@@ -41,6 +46,11 @@ _WANTED = frozenset(
         IDEMPOTENCY_KEY,
         TRACEPARENT,
         TRACESTATE,
+        AUTHORIZATION,
+        SOURCE,
+        TIMESTAMP,
+        SIGNATURE,
+        TENANT,
     }
 )
 

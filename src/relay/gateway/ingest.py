@@ -14,7 +14,7 @@ from relay.gateway.cloudevents import read_cloudevent, read_cloudevents_content_
 from relay.gateway.headers import Headers, read_content_type, read_context, read_hops, read_key
 from relay.gateway.payload import read_type
 from relay.gateway.route import Route
-from relay.gateway.senders import identify
+from relay.gateway.senders import named
 from relay.gateway.submission import Outcome, Replayed, Stored
 from relay.gateway.wrapping import CHANCE_BYTES, Origin, Posted, wrap
 from relay.web.answers import Answer
@@ -29,12 +29,12 @@ class Ingest(Route):
 
     async def _accept(self, headers: Headers, intake: Intake, arrived: float) -> Answer:
         now = self._ambient.now()
-        sender = identify(headers)
+        sent = await self._senders.identify(headers, intake, self._bodies)
         mode = read_mode(headers)
         content_type = read_content_type(headers) if mode is None else read_cloudevents_content_type(mode, headers)
         hops = read_hops(headers)
         key = read_key(headers)
-        payload = await self._bodies.read(intake)
+        payload = await self._bodies.read(intake) if sent.body is None else sent.body
         forwarded = read_context(headers)
         if mode is None:
             posted = Posted(read_type(headers, payload), key, key, content_type, payload, forwarded)
@@ -42,7 +42,9 @@ class Ingest(Route):
             event, own = read_cloudevent(mode, headers, payload)
             # a request that its sender named bears that name; the event keeps its id
             posted = Posted(event.type, event.id, key or event.key, content_type, payload, forwarded + own)
-        origin = Origin(sender, now, arrived, self._ambient.monotonic(), hops)
+        await self._senders.take_once(sent, PATH, posted.key, posted.type)
+        posted = posted._replace(key=named(sent, posted.key))
+        origin = Origin(sent.caller, now, arrived, self._ambient.monotonic(), hops)
         submission = wrap(origin, posted, self._ambient.entropy(CHANCE_BYTES), self._ambient)
         self._appender.take(submission)
         return self._answer(await submission.outcome)

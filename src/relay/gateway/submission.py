@@ -15,6 +15,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from relay.domain.envelope import Envelope
+from relay.web.credentials import Caller
 from relay.web.problems import Problem
 
 
@@ -47,6 +48,7 @@ class Submission:
     """
 
     envelope: Envelope
+    caller: Caller
     key: str | None
     fingerprint: bytes | None
     accepted_at: float

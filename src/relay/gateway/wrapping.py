@@ -77,7 +77,7 @@ def wrap(origin: Origin, posted: Posted, chance: bytes, ambient: Ambient) -> Sub
         assigned_us=_microseconds(assigned - origin.arrived),
     )
     key = posted.key
-    return Submission(envelope, key, None if key is None else fingerprint(posted.type, sha256), assigned)
+    return Submission(envelope, sender, key, None if key is None else fingerprint(posted.type, sha256), assigned)
 
 
 def _microseconds(seconds: float) -> int:

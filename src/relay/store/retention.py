@@ -24,6 +24,10 @@ class Retention:
         """Remove the names of re-drives and discards that are over, at most `batch`; answers how many."""
         return await self._remove("prune_request_keys", batch)
 
+    async def prune_signed_requests(self, *, batch: int) -> int:
+        """Remove signed requests that nobody could repeat any more, at most `batch`; answers how many."""
+        return await self._remove("prune_signed_requests", batch)
+
     async def _remove(self, statement: str, batch: int) -> int:
         async with self._database.connection() as connection:
             return len(await connection.fetch(statements.text(statement), batch))

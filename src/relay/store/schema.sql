@@ -288,6 +288,34 @@ CREATE FUNCTION public.closed_by(e public.endpoints, s public.endpoint_state, p_
     end
 $$;
 
+CREATE FUNCTION public.credentials_in_force() RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+    select jsonb_build_object(
+        'tenants', (select coalesce(jsonb_agg(t.id), '[]') from tenants t where t.removed_at is null),
+        'keys', (
+            select coalesce(jsonb_agg(jsonb_build_array(
+                k.tenant, k.name, k.scopes, s.name, encode(k.secret_sha256, 'hex'))), '[]')
+            from keys k left join sources s on s.id = k.source_id
+            where k.revoked_at is null
+        ),
+        'sources', (
+            select coalesce(jsonb_agg(jsonb_build_object(
+                'tenant', s.tenant, 'name', s.name, 'auth', s.auth, 'subject', s.certificate_subject,
+                'keyed', exists (select from keys k where k.source_id = s.id),
+                'sha256', encode(s.secret_sha256, 'hex'), 'secret_id', s.secret_id,
+                'sealed', encode(c.ciphertext, 'hex'),
+                'previous_for', extract(epoch from s.previous_secret_expires_at - clock_timestamp())::double precision,
+                'previous_sha256', encode(s.previous_secret_sha256, 'hex'), 'previous_secret_id', s.previous_secret_id,
+                'previous_sealed', encode(p.ciphertext, 'hex'))), '[]')
+            from sources s
+            left join secrets c on c.id = s.secret_id
+            left join secrets p on p.id = s.previous_secret_id and s.previous_secret_expires_at > clock_timestamp()
+            where s.removed_at is null and s.auth <> '{}'
+        )
+    )
+$$;
+
 CREATE FUNCTION public.deliveries_of(p_receipts uuid[]) RETURNS uuid[]
     LANGUAGE sql STABLE
     AS $$
@@ -796,6 +824,21 @@ CREATE TABLE public.key_marks (
     made_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+CREATE TABLE public.keys (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    scopes text[] NOT NULL,
+    source_id uuid,
+    secret_sha256 bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    revoked_at timestamp with time zone,
+    CONSTRAINT keys_check CHECK (((source_id IS NULL) OR (NOT (scopes && ARRAY['admin'::text, 'operator'::text])))),
+    CONSTRAINT keys_name_check CHECK ((name <> ''::text)),
+    CONSTRAINT keys_scopes_check CHECK (((scopes <> '{}'::text[]) AND (scopes <@ ARRAY['ingest'::text, 'read'::text, 'admin'::text, 'operator'::text]))),
+    CONSTRAINT keys_secret_sha256_check CHECK ((octet_length(secret_sha256) = 32))
+);
+
 CREATE TABLE public.last_verification (
     singleton boolean DEFAULT true NOT NULL,
     verified_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -903,6 +946,14 @@ CREATE VIEW public.shown_deliveries AS
                 END) AS gate) g)
   WHERE (d.status <> 'void'::public.delivery_status);
 
+CREATE TABLE public.signed_requests (
+    tenant text NOT NULL,
+    source text NOT NULL,
+    digest bytea NOT NULL,
+    fingerprint bytea NOT NULL,
+    expires_at timestamp with time zone NOT NULL
+);
+
 CREATE TABLE public.sources (
     id uuid NOT NULL,
     name text NOT NULL,
@@ -910,7 +961,16 @@ CREATE TABLE public.sources (
     auth text[] DEFAULT '{}'::text[] NOT NULL,
     certificate_subject text,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT sources_name_check CHECK ((name <> ''::text))
+    secret_sha256 bytea,
+    secret_id uuid,
+    previous_secret_sha256 bytea,
+    previous_secret_id uuid,
+    previous_secret_expires_at timestamp with time zone,
+    removed_at timestamp with time zone,
+    CONSTRAINT sources_auth_check CHECK ((auth <@ ARRAY['bearer'::text, 'hmac'::text, 'mtls'::text])),
+    CONSTRAINT sources_name_check CHECK ((name <> ''::text)),
+    CONSTRAINT sources_previous_secret_sha256_check CHECK ((octet_length(previous_secret_sha256) = 32)),
+    CONSTRAINT sources_secret_sha256_check CHECK ((octet_length(secret_sha256) = 32))
 );
 
 CREATE TABLE public.tenants (
@@ -919,6 +979,7 @@ CREATE TABLE public.tenants (
     partition smallint NOT NULL,
     strict_schemas boolean DEFAULT false NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    removed_at timestamp with time zone,
     CONSTRAINT tenants_id_check CHECK ((id ~ '^acct_[A-Za-z0-9_-]{1,64}$'::text)),
     CONSTRAINT tenants_name_check CHECK ((name <> ''::text)),
     CONSTRAINT tenants_partition_check CHECK (((partition >= 0) AND (partition <= 15)))
@@ -975,6 +1036,12 @@ ALTER TABLE ONLY public.journal_heads
 ALTER TABLE ONLY public.key_marks
     ADD CONSTRAINT key_marks_pkey PRIMARY KEY (sealed);
 
+ALTER TABLE ONLY public.keys
+    ADD CONSTRAINT keys_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.keys
+    ADD CONSTRAINT keys_secret_sha256_key UNIQUE (secret_sha256);
+
 ALTER TABLE ONLY public.last_verification
     ADD CONSTRAINT last_verification_pkey PRIMARY KEY (singleton);
 
@@ -993,11 +1060,8 @@ ALTER TABLE ONLY public.schema_migrations
 ALTER TABLE ONLY public.secrets
     ADD CONSTRAINT secrets_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY public.sources
-    ADD CONSTRAINT sources_certificate_subject_key UNIQUE (certificate_subject);
-
-ALTER TABLE ONLY public.sources
-    ADD CONSTRAINT sources_name_key UNIQUE (name);
+ALTER TABLE ONLY public.signed_requests
+    ADD CONSTRAINT signed_requests_pkey PRIMARY KEY (tenant, source, digest);
 
 ALTER TABLE ONLY public.sources
     ADD CONSTRAINT sources_pkey PRIMARY KEY (id);
@@ -1034,6 +1098,12 @@ CREATE INDEX endpoints_page ON public.endpoints USING btree (tenant, id) WHERE (
 
 CREATE INDEX idempotency_keys_expiry ON public.idempotency_keys USING btree (expires_at);
 
+CREATE UNIQUE INDEX keys_name ON public.keys USING btree (tenant, name) WHERE (revoked_at IS NULL);
+
+CREATE INDEX keys_page ON public.keys USING btree (tenant, id) WHERE (revoked_at IS NULL);
+
+CREATE INDEX keys_source ON public.keys USING btree (source_id);
+
 CREATE INDEX receipts_event ON public.receipts USING btree (tenant, event_id, id) WHERE (event_id <> ('evt_'::text || replace((id)::text, '-'::text, ''::text)));
 
 CREATE INDEX receipts_page ON public.receipts USING btree (tenant, id);
@@ -1045,6 +1115,16 @@ CREATE INDEX receipts_unrouted ON public.receipts USING btree (tenant, unrouted_
 CREATE INDEX receipts_unrouted_page ON public.receipts USING btree (tenant, id) WHERE (unrouted_at IS NOT NULL);
 
 CREATE INDEX request_keys_expiry ON public.request_keys USING btree (expires_at);
+
+CREATE INDEX signed_requests_expiry ON public.signed_requests USING btree (expires_at);
+
+CREATE UNIQUE INDEX sources_name ON public.sources USING btree (name) WHERE (removed_at IS NULL);
+
+CREATE INDEX sources_page ON public.sources USING btree (tenant, id) WHERE (removed_at IS NULL);
+
+CREATE UNIQUE INDEX sources_secret ON public.sources USING btree (secret_sha256);
+
+CREATE UNIQUE INDEX sources_subject ON public.sources USING btree (certificate_subject) WHERE (removed_at IS NULL);
 
 ALTER INDEX public.delivery_attempts_pkey ATTACH PARTITION public.delivery_attempts_default_pkey;
 
@@ -1063,6 +1143,18 @@ ALTER TABLE ONLY public.endpoints
 
 ALTER TABLE ONLY public.endpoints
     ADD CONSTRAINT endpoints_tenant_fkey FOREIGN KEY (tenant) REFERENCES public.tenants(id);
+
+ALTER TABLE ONLY public.keys
+    ADD CONSTRAINT keys_source_id_fkey FOREIGN KEY (source_id) REFERENCES public.sources(id);
+
+ALTER TABLE ONLY public.keys
+    ADD CONSTRAINT keys_tenant_fkey FOREIGN KEY (tenant) REFERENCES public.tenants(id);
+
+ALTER TABLE ONLY public.sources
+    ADD CONSTRAINT sources_previous_secret_id_fkey FOREIGN KEY (previous_secret_id) REFERENCES public.secrets(id);
+
+ALTER TABLE ONLY public.sources
+    ADD CONSTRAINT sources_secret_id_fkey FOREIGN KEY (secret_id) REFERENCES public.secrets(id);
 
 ALTER TABLE ONLY public.sources
     ADD CONSTRAINT sources_tenant_fkey FOREIGN KEY (tenant) REFERENCES public.tenants(id);

@@ -193,9 +193,25 @@ class Problem:
     def answer(self) -> Answer:
         """The problem as a response."""
         headers = self.headers
+        if self.code in _CHALLENGES:
+            headers = (*headers, (b"www-authenticate", self._challenge()))
         if self.kind.status == 503:
             headers = (*headers, (b"retry-after", b"%d" % RETRY_AFTER_SECONDS))
         return Answer(self.kind.status, MEDIA_TYPE, msgspec.json.encode(self.document()), headers)
+
+    def _challenge(self) -> bytes:
+        """What RFC 6750 (3) has said to a client whose credential is not there, no good, or for less."""
+        error = _CHALLENGES[self.code]
+        scope = f', scope="{self.extra["scope"]}"' if "scope" in self.extra else ""
+        return f'Bearer realm="relay"{error}{scope}'.encode()
+
+
+_CHALLENGES = {
+    ErrorCode.CREDENTIAL_MISSING: "",
+    ErrorCode.CREDENTIAL_INVALID: ', error="invalid_token"',
+    ErrorCode.SIGNATURE_INVALID: "",
+    ErrorCode.SCOPE_MISSING: ', error="insufficient_scope"',
+}
 
 
 class Refused(Exception):

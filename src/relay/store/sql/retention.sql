@@ -27,3 +27,17 @@ with expired as materialized (
 delete from request_keys i using expired e
 where i.tenant = e.tenant and i.key = e.key and i.expires_at <= now()
 returning i.key;
+
+-- name: prune_signed_requests
+-- parameters: batch integer
+-- index: signed_requests_expiry, signed_requests_pkey
+-- Likewise.
+with expired as materialized (
+    select k.tenant, k.source, k.digest from signed_requests k
+    where k.expires_at <= now()
+    order by k.expires_at limit $1
+    for update skip locked
+)
+delete from signed_requests i using expired e
+where i.tenant = e.tenant and i.source = e.source and i.digest = e.digest and i.expires_at <= now()
+returning i.digest;

@@ -1,0 +1,299 @@
+"""Tenants, sources and keys in the database: making them and ending them.
+
+Owns every change of credentials. Invariants: each counts up the version of the credentials first of all, in its own
+transaction, so they happen one after the other and no process takes an ended one for good; while nobody has a
+credential, the first is a key that may make others; and every tenant that has one such key keeps one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+
+from relay.domain.credentials import ADMINISTERING, Proof, Scope, digest_of
+from relay.domain.naming import partition_of
+from relay.domain.secret import Secret
+from relay.store import statements
+from relay.store.database import Connection, Database
+from relay.store.faults import NameTaken
+from relay.store.vault import Vault
+
+
+class CredentialsChanged(Exception):
+    """They are not those any more by which whoever asks was identified. Nothing is changed: identify it anew."""
+
+
+class NoKeyYet(Exception):
+    """Nobody has a credential, and the first has to be a key that may make others. Nothing is changed."""
+
+
+class LastKey(Exception):
+    """Without that key nobody could make another one for its tenant. Nothing is changed."""
+
+
+class NoSuchKey(Exception):
+    """The tenant has no key of that id. Nothing is changed."""
+
+
+class NoSuchSource(Exception):
+    """The tenant has no source of that name or id. Nothing is changed."""
+
+
+class NoSuchTenant(Exception):
+    """There is no tenant of that id. Nothing is changed."""
+
+
+class TenantInUse(Exception):
+    """The tenant still has endpoints, sources or keys. Nothing is changed."""
+
+
+class NotProvedByBearer(Exception):
+    """The source does not ask for a bearer, so a key of it would prove nothing. Nothing is changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """A key as its tenant sees it; `source` names the one that it proves."""
+
+    id: UUID
+    tenant: str
+    name: str
+    scopes: tuple[Scope, ...]
+    source: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A source as its tenant sees it; no secret in it."""
+
+    id: UUID
+    tenant: str
+    name: str
+    auth: tuple[Proof, ...]
+    certificate_subject: str | None
+    previous_secret_expires_at: datetime | None
+    created_at: datetime
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether it is proved by a secret of its own."""
+        return Proof.BEARER in self.auth or Proof.HMAC in self.auth
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRow:
+    """A tenant as it is shown."""
+
+    id: str
+    name: str
+    created_at: datetime
+
+
+class Issuer:
+    """The tenants, sources and keys of one database.
+
+    `seen` of a change is the version of the credentials by which whoever asks for it was identified, None for somebody
+    who needs none. Each change raises `CredentialsChanged` if there is a newer one, and `NoSuchTenant`.
+    """
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        self._database = database
+        self._vault = vault
+
+    async def create_key(
+        self,
+        tenant: str,
+        key_id: UUID,
+        name: str,
+        scopes: Collection[Scope],
+        *,
+        secret: Secret,
+        source: str | None = None,
+        seen: int | None,
+    ) -> KeyRow:
+        """Make a key. Raises `NoKeyYet`, `NameTaken`, `NoSuchSource`, `NotProvedByBearer`."""
+        async with self._changing(tenant, seen) as connection:
+            if not ADMINISTERING & set(scopes) and await _is_open(connection):
+                raise NoKeyYet
+            source_id = None if source is None else await _source_for_key(connection, tenant, source)
+            row = await _unique(
+                connection,
+                "insert_key",
+                key_id,
+                tenant,
+                name,
+                [str(scope) for scope in Scope if scope in scopes],
+                source_id,
+                digest_of(secret.expose()),
+            )
+        return _key(row, source)
+
+    async def keys(self, tenant: str, *, before: UUID, limit: int) -> list[KeyRow]:
+        """The tenant's keys, newest first, those older than `before`."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("list_keys"), tenant, before, limit)
+        return [_key(row, row["source"]) for row in rows]
+
+    async def revoke_key(self, tenant: str, key_id: UUID, *, seen: int) -> None:
+        """End a key. Raises `NoSuchKey` and `LastKey`."""
+        async with self._changing(tenant, seen) as connection:
+            scopes = await connection.fetchval(statements.text("revoke_key"), tenant, key_id)
+            if scopes is None:
+                raise NoSuchKey
+            if ADMINISTERING & set(scopes) and not await connection.fetchval(
+                statements.text("is_administered"), tenant
+            ):
+                raise LastKey
+
+    async def create_source(
+        self,
+        tenant: str,
+        source_id: UUID,
+        name: str,
+        auth: Collection[Proof],
+        *,
+        certificate_subject: str | None,
+        secret: Secret | None,
+        secret_id: UUID,
+        seen: int | None,
+    ) -> SourceRow:
+        """Make a source; its secret is stored as its `auth` needs it. Raises `NoKeyYet` and `NameTaken`."""
+        async with self._changing(tenant, seen) as connection:
+            if await _is_open(connection):
+                raise NoKeyYet
+            sha256, sealed_id = await self._put_away(connection, auth, secret, secret_id)
+            row = await _unique(
+                connection,
+                "insert_source",
+                source_id,
+                tenant,
+                name,
+                [str(proof) for proof in Proof if proof in auth],
+                certificate_subject,
+                sha256,
+                sealed_id,
+            )
+        return _source(row)
+
+    async def sources(self, tenant: str, *, before: UUID, limit: int) -> list[SourceRow]:
+        """The tenant's sources, newest first, those older than `before`."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("list_sources"), tenant, before, limit)
+        return [_source(row) for row in rows]
+
+    async def source(self, tenant: str, source_id: UUID) -> SourceRow | None:
+        """One source of the tenant, None if there is none of that id."""
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(statements.text("get_source"), tenant, source_id)
+        return _source(row) if row else None
+
+    async def rotate_source(
+        self, tenant: str, source: SourceRow, *, secret: Secret, secret_id: UUID, overlap_seconds: float, seen: int
+    ) -> SourceRow:
+        """Put a new secret in force; the one before counts beside it for the overlap. Raises `NoSuchSource`."""
+        async with self._changing(tenant, seen) as connection:
+            sha256, sealed_id = await self._put_away(connection, source.auth, secret, secret_id)
+            row = await connection.fetchrow(
+                statements.text("rotate_source"), tenant, source.id, sha256, sealed_id, overlap_seconds
+            )
+            if row is None:
+                raise NoSuchSource
+        return _source(row)
+
+    async def remove_source(self, tenant: str, source_id: UUID, *, seen: int) -> None:
+        """End a source with the keys that prove it. Raises `NoSuchSource`."""
+        async with self._changing(tenant, seen) as connection:
+            if await connection.fetchval(statements.text("remove_source"), tenant, source_id) is None:
+                raise NoSuchSource
+            await connection.execute(statements.text("revoke_keys_of_source"), tenant, source_id)
+
+    async def create_tenant(self, tenant: str, name: str, *, seen: int) -> TenantRow:
+        """Make a tenant. Raises `NameTaken` for an id that some tenant has or had."""
+        async with self._changing(None, seen) as connection:
+            row = await _unique(connection, "insert_tenant", tenant, name, partition_of(tenant))
+        return TenantRow(row["id"], row["name"], row["created_at"])
+
+    async def tenants(self, only: str | None, *, after: str, limit: int) -> list[TenantRow]:
+        """All tenants, or that one alone, in the order of their ids, those behind `after`."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("list_tenants"), only, after, limit)
+        return [TenantRow(row["id"], row["name"], row["created_at"]) for row in rows]
+
+    async def remove_tenant(self, tenant: str, *, seen: int) -> None:
+        """End a tenant that has no endpoints, sources and keys any more. Raises `TenantInUse`."""
+        async with self._changing(tenant, seen) as connection:
+            if await connection.fetchval(statements.text("remove_tenant"), tenant) is None:
+                raise TenantInUse
+
+    async def is_open(self) -> bool:
+        """Whether nobody has a credential, so that everybody is anonymous."""
+        async with self._database.connection() as connection:
+            return await _is_open(connection)
+
+    @asynccontextmanager
+    async def _changing(self, tenant: str | None, seen: int | None) -> AsyncIterator[Connection]:
+        async with self._database.transaction() as connection:
+            if await connection.fetchval(statements.text("bump_credentials"), seen) is None:
+                raise CredentialsChanged
+            if tenant is not None and not await connection.fetchval(statements.text("has_tenant"), tenant):
+                raise NoSuchTenant
+            yield connection
+
+    async def _put_away(
+        self, connection: Connection, auth: Collection[Proof], secret: Secret | None, secret_id: UUID
+    ) -> tuple[bytes | None, UUID | None]:
+        """Store a secret as it is needed: its hash for a bearer, sealed for signatures."""
+        if secret is None:
+            return None, None
+        sealed_id = None
+        if Proof.HMAC in auth:
+            await connection.execute(statements.text("insert_secret"), secret_id, self._vault.seal(secret))
+            sealed_id = secret_id
+        return digest_of(secret.expose()) if Proof.BEARER in auth else None, sealed_id
+
+
+async def _is_open(connection: Connection) -> bool:
+    is_open: bool = await connection.fetchval(statements.text("is_open"))
+    return is_open
+
+
+async def _source_for_key(connection: Connection, tenant: str, name: str) -> UUID:
+    row = await connection.fetchrow(statements.text("find_source"), tenant, name)
+    if row is None:
+        raise NoSuchSource
+    if Proof.BEARER not in row["auth"]:
+        raise NotProvedByBearer
+    source_id: UUID = row["id"]
+    return source_id
+
+
+async def _unique(connection: Connection, statement: str, *arguments: object) -> asyncpg.Record:
+    try:
+        row = await connection.fetchrow(statements.text(statement), *arguments)
+    except asyncpg.UniqueViolationError as fault:
+        raise NameTaken(fault.constraint_name or "") from fault
+    assert row is not None, "an insertion answers its row"
+    return row
+
+
+def _key(row: asyncpg.Record, source: str | None) -> KeyRow:
+    scopes = tuple(Scope(scope) for scope in row["scopes"])
+    return KeyRow(row["id"], row["tenant"], row["name"], scopes, source, row["created_at"])
+
+
+def _source(row: asyncpg.Record) -> SourceRow:
+    return SourceRow(
+        id=row["id"],
+        tenant=row["tenant"],
+        name=row["name"],
+        auth=tuple(Proof(proof) for proof in row["auth"]),
+        certificate_subject=row["certificate_subject"],
+        previous_secret_expires_at=row["previous_secret_expires_at"],
+        created_at=row["created_at"],
+    )

@@ -1,0 +1,148 @@
+-- Tenants, sources and keys. Every statement that serves a user names the tenant.
+
+-- name: read_credentials
+-- parameters: known version
+-- index: versions_pkey
+-- For a process, which identifies the senders of all tenants. Null where nothing changed since that version.
+select v.credentials, case when v.credentials is distinct from $1::bigint then credentials_in_force()::text end as in_force
+from versions v;
+
+-- name: bump_credentials
+-- parameters: seen version
+-- index: versions_pkey
+-- Every process's credentials are stale from the commit of this transaction on. First of all in each change, so that
+-- changes happen one after the other; no row if whoever asks for it was identified by older ones.
+update versions set credentials = credentials + 1
+where $1::bigint is null or credentials = $1
+returning credentials;
+
+-- name: is_open
+-- parameters:
+-- index:
+-- Whether nobody has a credential, of any tenant: then everybody is anonymous.
+select not exists (select from keys k where k.revoked_at is null)
+   and not exists (select from sources s where s.removed_at is null and s.auth <> '{}');
+
+-- name: insert_key
+-- parameters: id, tenant, name, scopes, source id, sha256
+-- index: keys_name
+insert into keys (id, tenant, name, scopes, source_id, secret_sha256) values ($1, $2, $3, $4, $5, $6)
+returning id, tenant, name, scopes, null::text as source, created_at;
+
+-- name: list_keys
+-- parameters: tenant, before id, limit
+-- index: keys_page
+-- Newest first.
+select k.id, k.tenant, k.name, k.scopes, s.name as source, k.created_at
+from keys k left join sources s on s.id = k.source_id
+where k.tenant = $1 and k.id < $2 and k.revoked_at is null
+order by k.id desc limit $3;
+
+-- name: revoke_key
+-- parameters: tenant, id
+-- index: keys_page
+update keys k set revoked_at = now()
+where k.tenant = $1 and k.id = $2 and k.revoked_at is null
+returning k.scopes;
+
+-- name: is_administered
+-- parameters: tenant
+-- index: keys_page
+-- Whether somebody can make keys for the tenant.
+select exists (
+    select from keys k where k.revoked_at is null and (k.tenant = $1 and 'admin' = any (k.scopes) or 'operator' = any (k.scopes))
+);
+
+-- name: revoke_keys_of_source
+-- parameters: tenant, source id
+-- index: keys_source or keys_page
+update keys k set revoked_at = now() where k.tenant = $1 and k.source_id = $2 and k.revoked_at is null;
+
+-- name: insert_source
+-- parameters: id, tenant, name, auth, certificate subject, sha256, secret id
+-- index: sources_name
+insert into sources as s (id, tenant, name, auth, certificate_subject, secret_sha256, secret_id)
+values ($1, $2, $3, $4, $5, $6, $7)
+returning s.id, s.tenant, s.name, s.auth, s.certificate_subject, s.previous_secret_expires_at, s.created_at;
+
+-- name: list_sources
+-- parameters: tenant, before id, limit
+-- index: sources_page
+-- Newest first. Who has no credential is nobody's to manage.
+select s.id, s.tenant, s.name, s.auth, s.certificate_subject, s.previous_secret_expires_at, s.created_at
+from sources s
+where s.tenant = $1 and s.id < $2 and s.removed_at is null and s.auth <> '{}'
+order by s.id desc limit $3;
+
+-- name: find_source
+-- parameters: tenant, name
+-- index: sources_name or sources_page
+select s.id, s.auth from sources s
+where s.tenant = $1 and s.name = $2 and s.removed_at is null and s.auth <> '{}';
+
+-- name: get_source
+-- parameters: tenant, id
+-- index: sources_page
+select s.id, s.tenant, s.name, s.auth, s.certificate_subject, s.previous_secret_expires_at, s.created_at
+from sources s
+where s.tenant = $1 and s.id = $2 and s.removed_at is null and s.auth <> '{}';
+
+-- name: rotate_source
+-- parameters: tenant, id, sha256, secret id, overlap seconds
+-- index: sources_page
+-- The secret in force becomes the previous one; one that was previous already is dropped.
+update sources s
+set secret_sha256 = $3, secret_id = $4, previous_secret_sha256 = s.secret_sha256, previous_secret_id = s.secret_id,
+    previous_secret_expires_at = now() + $5 * interval '1 second'
+where s.tenant = $1 and s.id = $2 and s.removed_at is null
+returning s.id, s.tenant, s.name, s.auth, s.certificate_subject, s.previous_secret_expires_at, s.created_at;
+
+-- name: remove_source
+-- parameters: tenant, id
+-- index: sources_page
+update sources s set removed_at = now()
+where s.tenant = $1 and s.id = $2 and s.removed_at is null and s.auth <> '{}'
+returning s.id;
+
+-- name: insert_tenant
+-- parameters: tenant, name, partition
+-- index: tenants_pkey
+insert into tenants (id, name, partition) values ($1, $2, $3) returning id, name, created_at;
+
+-- name: list_tenants
+-- parameters: tenant, after tenant, limit
+-- index: tenants_pkey
+-- That one alone, or all where it is null: an operator is of all of them.
+select t.id, t.name, t.created_at from tenants t
+where ($1::text is null or t.id = $1) and t.id > $2 and t.removed_at is null
+order by t.id limit $3;
+
+-- name: remove_tenant
+-- parameters: tenant
+-- index: tenants_pkey
+-- One that still has something stays; so does the tenant of anonymous requests, which has their source.
+update tenants t set removed_at = now()
+where t.id = $1 and t.removed_at is null
+  and not exists (select from keys k where k.tenant = $1 and k.revoked_at is null)
+  and not exists (select from sources s where s.tenant = $1 and s.removed_at is null)
+  and not exists (select from endpoints e where e.tenant = $1 and e.removed_at is null)
+returning t.id;
+
+-- name: has_tenant
+-- parameters: tenant
+-- index: tenants_pkey
+select exists (select from tenants t where t.id = $1 and t.removed_at is null);
+
+-- name: claim_signed_requests
+-- parameters: tenant[], source[], digest[], fingerprint[], seconds
+-- index: signed_requests_pkey
+-- Answers for each what it is taken for: the fingerprint given, or that of the request which was signed like it before.
+-- No two may be the same.
+insert into signed_requests as s (tenant, source, digest, fingerprint, expires_at)
+select w.tenant, w.source, w.digest, w.fingerprint, now() + $5::double precision * interval '1 second'
+from unnest($1::text[], $2::text[], $3::bytea[], $4::bytea[]) as w (tenant, source, digest, fingerprint)
+order by w.tenant, w.source, w.digest
+on conflict (tenant, source, digest) do update
+    set fingerprint = case when s.expires_at <= now() then excluded.fingerprint else s.fingerprint end,
+        expires_at = case when s.expires_at <= now() then excluded.expires_at else s.expires_at end
+returning s.tenant, s.source, s.digest, s.fingerprint;

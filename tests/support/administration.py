@@ -1,0 +1,122 @@
+"""Making and ending credentials with as few words as possible, straight through the store.
+
+Owns the defaults. A secret is known to whoever made it; `bearer` and `signed` are how it comes in a request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import time
+from dataclasses import dataclass
+from uuid import UUID
+
+from relay.domain import ids
+from relay.domain.ambient import Ambient
+from relay.domain.credentials import Proof, Scope
+from relay.domain.signing import SECRET_ENTROPY_BYTES, new_secret
+from relay.gateway import Senders
+from relay.store.credentials import CredentialReader
+from relay.store.database import Database
+from relay.store.issuer import Issuer
+from relay.store.signed_requests import SignedRequests
+from relay.store.vault import Vault
+from relay.web.credentials import Register
+
+TENANT = "acct_default"
+FAR = UUID(int=(1 << 128) - 1)
+
+
+def _new_id() -> UUID:
+    return ids.uuid7(time.time_ns() // 1_000_000, os.urandom(ids.ENTROPY_BYTES))
+
+
+def senders_of(database: Database, vault: Vault, ambient: Ambient, *, is_private: bool = True) -> Senders:
+    """What identifies the senders of a process, as the composition root makes it."""
+    reader = CredentialReader(database, vault, monotonic=ambient.monotonic)
+    register = Register(reader.read, monotonic=ambient.monotonic, is_private=is_private)
+    return Senders(register=register, signers=reader.signer, requests=SignedRequests(database), ambient=ambient)
+
+
+def bearer(secret: str) -> tuple[str, str]:
+    """The header that shows a secret."""
+    return "Authorization", f"Bearer {secret}"
+
+
+def signed(source: str, secret: str, body: bytes, *, at: float | None = None) -> list[tuple[str, str]]:
+    """The headers of a request that a source signs, by a computation of its own."""
+    timestamp = str(int(time.time() if at is None else at))
+    code = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    return [("Relay-Source", source), ("Relay-Timestamp", timestamp), ("Relay-Signature", f"v1={code}")]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A credential with its secret."""
+
+    id: UUID
+    name: str
+    secret: str
+
+
+class Administration:
+    """Credentials of one database."""
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        self.issuer = Issuer(database, vault)
+
+    async def key(self, *scopes: str, tenant: str = TENANT, name: str | None = None, source: str | None = None) -> Made:
+        """A key with these scopes, `admin` if none are given."""
+        secret, key_id = new_secret(os.urandom(SECRET_ENTROPY_BYTES)), _new_id()
+        name = name or f"key-{key_id.hex}"
+        wanted = [Scope(scope) for scope in scopes or ("admin",)]
+        await self.issuer.create_key(tenant, key_id, name, wanted, secret=secret, source=source, seen=None)
+        return Made(key_id, name, secret.expose())
+
+    async def source(
+        self, *auth: str, tenant: str = TENANT, name: str | None = None, subject: str | None = None
+    ) -> Made:
+        """A source that is proved by these."""
+        secret, source_id = new_secret(os.urandom(SECRET_ENTROPY_BYTES)), _new_id()
+        name = name or f"source-{source_id.hex}"
+        await self.issuer.create_source(
+            tenant,
+            source_id,
+            name,
+            [Proof(proof) for proof in auth],
+            certificate_subject=subject,
+            secret=secret,
+            secret_id=_new_id(),
+            seen=None,
+        )
+        return Made(source_id, name, secret.expose())
+
+    async def rotate(self, source: Made, *, tenant: str = TENANT, overlap_seconds: float = 3600.0) -> Made:
+        """Give a source a new secret."""
+        secret = new_secret(os.urandom(SECRET_ENTROPY_BYTES))
+        row = await self.issuer.source(tenant, source.id)
+        assert row is not None
+        await self.issuer.rotate_source(
+            tenant, row, secret=secret, secret_id=_new_id(), overlap_seconds=overlap_seconds, seen=await self.version()
+        )
+        return Made(source.id, source.name, secret.expose())
+
+    async def revoke(self, key: Made, *, tenant: str = TENANT) -> None:
+        """End a key."""
+        await self.issuer.revoke_key(tenant, key.id, seen=await self.version())
+
+    async def remove(self, source: Made, *, tenant: str = TENANT) -> None:
+        """End a source."""
+        await self.issuer.remove_source(tenant, source.id, seen=await self.version())
+
+    async def tenant(self, tenant: str) -> str:
+        """A tenant of that id."""
+        await self.issuer.create_tenant(tenant, tenant, seen=await self.version())
+        return tenant
+
+    async def version(self) -> int:
+        """The version of the credentials."""
+        async with self.issuer._database.connection() as connection:
+            version: int = await connection.fetchval("select credentials from versions")
+        return version
