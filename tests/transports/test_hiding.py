@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.domain.attempt import snippet_text
 from relay.domain.endpoint import Destination, SignatureProfile
 from relay.domain.secret import Secret
 from relay.domain.sending import ErrorClass, SendFacts
@@ -51,6 +52,15 @@ def test_a_credential_that_is_cut_off_at_the_end_is_not_kept_either(value: str) 
         assert read(b"who is " + value[:length].encode()).snippet == b"who is ***"
 
 
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
+def test_a_credential_with_nul_between_its_letters_is_not_kept(value: str, encoding: str) -> None:
+    """The stored text is without NUL, so what a machine answers in UTF-16 is plain there."""
+    for echo in (f"who is {value}?", f"who is {value[:-1]}"):
+        kept = snippet_text(read(echo.encode(encoding)).snippet)
+        assert kept.removesuffix("?") == "who is ***"
+
+
 @pytest.mark.parametrize("profile", [each for each in SignatureProfile if each is not SignatureProfile.NONE])
 def test_an_answer_that_repeats_the_whole_request_is_kept_without_what_makes_it_repeatable(
     profile: SignatureProfile,
@@ -87,8 +97,18 @@ def test_a_token_in_the_path_of_a_well_known_service_is_shown_nowhere(url: str) 
     assert b"t0ken" not in read(f"no such place: {url}".encode(), destination).snippet
 
 
+@pytest.mark.parametrize(
+    "signature", ["v1=" + "0a" * 32, "v1," + "aB3+" * 10 + "/x9=", "sha256=" + "f1" * 32, "t=1,v1=" + "9" * 64]
+)
+def test_a_signature_that_is_cut_off_at_the_end_is_not_kept_either(signature: str) -> None:
+    """What is missing of it could be guessed."""
+    prefix = max(signature.find(each) + len(each) for each in ("v1=", "v1,", "sha256=") if each in signature)
+    for length in range(prefix + 8, len(signature) + 1):
+        assert read(f"got {signature[:length]}".encode()).snippet == f"got {signature[:prefix]}***".encode()
+
+
 def test_an_answer_without_them_stays_as_it_came() -> None:
-    ordinary = [b"", b"ok", b"\xff\xfe\x00", b'{"v":1,"error":"Bearer token expected"}', b"v1=abc sha256=", b"x" * 4096]
+    ordinary = [b"", b"ok", b"\xff\xfe", b'{"v":1,"error":"Bearer token expected"}', b"v1=abc sha256=", b"x" * 4096]
     for body in ordinary:
         facts = SendFacts(500, snippet=body)
         assert prepare(CAREFUL, user_agent="", timeout_seconds=10.0).read(facts) is facts

@@ -2,7 +2,8 @@
 
 A receiver that fails often shows the request it got, credentials and all, and the head of its answer is stored and
 shown. Owns the replacing. Invariant: no fact that comes out of here holds one of the values, whole or cut at the end of
-the snippet. A value in another form (encoded, reversed) is not found; whoever wants to give it away can.
+the snippet. A value in another form (encoded, reversed) is not found; whoever wants to give it away can. But NULs,
+which nobody will see, are left out before: UTF-16 has them between the letters, and the stored text would be the value.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Hidden:
     def taken_out_of(self, facts: SendFacts) -> SendFacts:
         """The facts with stars for the values."""
         snippet, detail = facts.snippet, facts.detail
+        if b"\0" in snippet:
+            snippet = snippet.replace(b"\0", b"")
         if self._beginnings.search(snippet):
             for value in self._values:
                 snippet = _without(snippet, value.encode())

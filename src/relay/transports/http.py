@@ -32,8 +32,11 @@ LEAST_HIDDEN = 8
 _TOKEN_IN_PATH = re.compile(r"(?P<kept>/(?:bot[0-9]+:|webhooks/[0-9]+/|services/T[^/]*/B[^/]*/))(?P<token>[^/]+)")
 """The token in a url of Telegram's, Discord's or Slack's, which many send to as to any other receiver."""
 
-_SIGNATURE = re.compile(rb"(?P<kept>\b(?:v1[=,]|sha256=))(?:[0-9a-f]{64}|[0-9A-Za-z+/]{43}=)")
-"""A signature of any profile: whoever has it can repeat the request, with some profiles for ever."""
+_SIGNATURE = re.compile(
+    rb"(?P<kept>\b(?:v1[=,]|sha256=))(?:[0-9a-f]{64}|[0-9A-Za-z+/]{43}=|[0-9a-f]{8,63}\Z|[0-9A-Za-z+/]{8,43}\Z)"
+)
+"""A signature of any profile: whoever has it can repeat the request, with some profiles for ever. Cut at the end of the
+snippet it may lack no more than can be guessed."""
 
 
 @dataclass(frozen=True, slots=True)
