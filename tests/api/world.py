@@ -174,7 +174,7 @@ class World:
                 emit=ear,
                 egress=EgressPolicy(),
                 platforms=Platforms(),
-                limits=EndpointLimits(in_flight=32, most_in_flight=256, most_timeout_seconds=55.0),
+                limits=EndpointLimits(in_flight=32, most_in_flight=256, most_timeout_seconds=55.0, retry=DEFAULT),
                 secret_overlap_seconds=3600.0,
                 max_body_bytes=MAX_BODY_BYTES,
                 ready_late_seconds=READY_LATE_SECONDS,

@@ -64,6 +64,11 @@ def level_and_text(finding: Finding) -> tuple[Level, str]:
     return finding.level, finding.text
 
 
+async def test_networks_opened_so_wide_that_nothing_is_shut_are_told(database_dsn: str) -> None:
+    level, text = level_and_text((await examined(database_dsn, RELAY_EGRESS_ALLOW_CIDRS="0.0.0.0/0"))["settings"])
+    assert (level, "0.0.0.0/0" in text) == (Level.WARNING, True)
+
+
 async def test_a_fresh_installation_lacks_its_processes_alone(database_dsn: str) -> None:
     found = await examined(database_dsn)
     faults = [name for name, each in found.items() if each.level is not Level.OK]

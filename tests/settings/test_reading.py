@@ -11,6 +11,7 @@ from relay.settings import (
     Origin,
     Settings,
     SettingsError,
+    cautions,
     check_database,
     check_promises,
     read,
@@ -107,10 +108,37 @@ def test_the_error_has_one_line_for_each_fault() -> None:
         ("RELAY_LEASE_SECONDS", "RELAY_LEASE_SECS"),
         ("RELAY_METRICS_BND", "RELAY_METRICS_BIND"),
         ("RELAY_DATABASE_URL", "DATABASE_URL"),
+        ("RELAY_BREAKER_ENABLED", "RELAY_BREAKER"),
+        ("RELAY_REQUIRE_HTTPS_DISABLED", "RELAY_REQUIRE_HTTPS"),
+        ("RELAY_WORKERS_ENABLED", "RELAY_WORKERS"),
+        ("RELAY_TIMEOUT_SECS", "RELAY_CONNECT_TIMEOUT_SECS, RELAY_READ_TIMEOUT_SECS or RELAY_TOTAL_TIMEOUT_SECS"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest_known_one(misspelt: str, meant: str) -> None:
     assert faults({misspelt: "5"}) == {misspelt: f"is no setting: did you mean {meant}?"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "item"),
+    [
+        ("RELAY_EGRESS_ALLOW_CIDRS", "10.0.0.0/8,fo", "'fo'"),
+        ("RELAY_EGRESS_ALLOW_CIDRS", "10.1.2.3/8, fd00::/8", "'10.1.2.3/8'"),
+        ("RELAY_ALLOWED_PORTS", "443,https", "'https'"),
+    ],
+)
+def test_the_wrong_item_of_a_list_is_named(name: str, text: str, item: str) -> None:
+    assert faults({name: text})[name].endswith(f", and {item} in it is none")
+
+
+@pytest.mark.parametrize("networks", ["0.0.0.0/0", "::/0", "10.0.0.0/8,0.0.0.0/1"])
+def test_opening_nearly_every_network_is_cautioned_against(networks: str) -> None:
+    (says,) = cautions(read({"RELAY_EGRESS_ALLOW_CIDRS": networks}))
+    assert networks.rpartition(",")[2] in says
+    assert "10.0.0.0/8" not in says
+
+
+def test_networks_that_somebody_may_own_need_no_caution() -> None:
+    assert cautions(read({"RELAY_EGRESS_ALLOW_CIDRS": "10.0.0.0/8,fc00::/7"})) == ()
 
 
 def test_an_unknown_name_like_no_other_is_refused_with_the_way_to_the_list() -> None:
@@ -196,6 +224,7 @@ def test_the_origin_of_what_is_no_setting_is_asked_in_vain() -> None:
         ({"RELAY_GLOBAL_CONCURRENCY": "63"}, "RELAY_ENDPOINT_CONCURRENCY", "set it to at most 31"),
         ({"RELAY_MAX_BATCH_BYTES": "1048575"}, "RELAY_MAX_PAYLOAD_BYTES", "RELAY_MAX_BATCH_BYTES = 1048575"),
         ({"RELAY_RETRY_MAX_SECS": "1"}, "RELAY_RETRY_BASE_SECS", "RELAY_RETRY_MAX_SECS = 1"),
+        ({"RELAY_RETRY_WINDOW_SECS": "1.9"}, "RELAY_RETRY_WINDOW_SECS", "RELAY_RETRY_BASE_SECS = 2: nothing"),
         ({"RELAY_BREAKER_MAX_COOLDOWN_SECS": "29"}, "RELAY_BREAKER_COOLDOWN_SECS", "raise the second"),
         ({"RELAY_RETAIN_DELIVERED_DAYS": "1", "RELAY_IDEMPOTENCY_RETENTION_SECS": "86401"},
          "RELAY_IDEMPOTENCY_RETENTION_SECS", "set it to at most 86400"),
@@ -220,6 +249,7 @@ def test_settings_that_contradict_each_other_are_refused_with_advice(
         {"RELAY_GLOBAL_CONCURRENCY": "64"},
         {"RELAY_MAX_BATCH_BYTES": "1048576"},
         {"RELAY_RETRY_MAX_SECS": "2", "RELAY_RETRY_BASE_SECS": "2"},
+        {"RELAY_RETRY_WINDOW_SECS": "2"},
         {"RELAY_TLS_CERT": "cert.pem", "RELAY_TLS_KEY": "key.pem", "RELAY_TLS_CLIENT_CA": "ca.pem"},
     ],
 )

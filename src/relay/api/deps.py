@@ -13,6 +13,7 @@ from uuid import UUID
 from fastapi import Depends, Request
 
 from relay.domain.ambient import Ambient
+from relay.domain.backoff import RetryPolicy
 from relay.domain.egress import EgressPolicy
 from relay.domain.telemetry import Listener
 from relay.store.barrier import Barrier
@@ -33,12 +34,13 @@ class EndpointLimits:
     """What the installation's settings bound of an endpoint.
 
     `in_flight` is the default and `most_in_flight` the maximum of `max_in_flight`; `most_timeout_seconds` leaves a
-    lease the time to record what came of an attempt.
+    lease the time to record what came of an attempt. `retry` is the rule over which an endpoint's own is laid.
     """
 
     in_flight: int
     most_in_flight: int
     most_timeout_seconds: float
+    retry: RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from typing import Any
 
 from relay.api import chat_rules
 from relay.api.deps import ApiDeps
-from relay.api.endpoint_models import LONGEST_NAME, EndpointChange, EndpointNew, SecretGiven
+from relay.api.endpoint_models import LONGEST_NAME, EndpointChange, EndpointNew, RetryRule, SecretGiven
+from relay.domain.backoff import RetryPolicy
 from relay.domain.chat import CHAT_TRANSPORTS
 from relay.domain.egress import EgressPolicy, Refusal, Target, check_url
 from relay.domain.endpoint import AckMode, Endpoint, EndpointConfig, SignatureProfile, Transport
@@ -155,6 +156,26 @@ def _limit_faults(deps: ApiDeps, wanted: EndpointNew | EndpointChange) -> Iterat
     if timeout_seconds is not None and timeout_seconds > limits.most_timeout_seconds:
         detail = f"at most {limits.most_timeout_seconds:g} seconds, what RELAY_LEASE_SECS leaves"
         yield FieldFault(pointer("timeout_seconds"), detail)
+    if wanted.retry is not None and (detail := _contradiction(limits.retry, wanted.retry)):
+        yield FieldFault(pointer("retry"), detail)
+
+
+def _contradiction(installation: RetryPolicy, wanted: RetryRule) -> str:
+    """What a rule of one's own says against itself once it is laid over the installation's; empty where all is well."""
+    policy = installation.overridden(wanted.model_dump(exclude_unset=True))
+    if policy.schedule:
+        return ""
+    if policy.base_seconds > policy.max_seconds:
+        return (
+            f"max_seconds is shorter than the first delay, which is {policy.base_seconds:g} seconds here"
+            " (RELAY_RETRY_BASE_SECS): name a base_seconds too"
+        )
+    if policy.base_seconds > policy.window_seconds:
+        return (
+            f"the first delay, {policy.base_seconds:g} seconds, is longer than the window of {policy.window_seconds:g},"
+            " so nothing would ever be tried again: lower base_seconds or raise window_seconds"
+        )
+    return ""
 
 
 def _unavailable(transport: Transport, wanted: EndpointNew | EndpointChange) -> Iterator[FieldFault]:

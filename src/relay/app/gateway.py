@@ -190,6 +190,7 @@ def _deps(
             in_flight=settings.endpoint_concurrency,
             most_in_flight=settings.global_concurrency // 2,
             most_timeout_seconds=settings.lease_secs - LEASE_MARGIN_SECS,
+            retry=settings.retry,
         ),
         secret_overlap_seconds=settings.secret_overlap_secs,
         max_body_bytes=API_BODY_BYTES,

@@ -8,7 +8,7 @@ whole and consistent.
 
 from relay.settings.describing import Effective, effective, reference
 from relay.settings.kinds import Bind, LogFormat, LogLevel
-from relay.settings.reading import Fault, SettingsError, check_database, check_promises, read, without_effect
+from relay.settings.reading import Fault, SettingsError, cautions, check_database, check_promises, read, without_effect
 from relay.settings.table import Force, Origin, Row, Settings, rows
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Row",
     "Settings",
     "SettingsError",
+    "cautions",
     "check_database",
     "check_promises",
     "effective",

@@ -48,6 +48,14 @@ class Kind(Generic[T]):
     quotable: bool = True
 
 
+class WrongItem(ValueError):
+    """What is wrong with a list is this item of it."""
+
+    def __init__(self, item: str) -> None:
+        super().__init__(item)
+        self.item = item
+
+
 class LogFormat(StrEnum):
     """How log lines are written."""
 
@@ -156,10 +164,21 @@ def _items(text: str) -> list[str]:
     return [item for item in (part.strip() for part in text.split(",")) if item]
 
 
+def _each(text: str, parse: Callable[[str], T]) -> tuple[T, ...]:
+    """Every item of a list, read by itself. Raises `WrongItem` for the first that cannot be."""
+    read = []
+    for item in _items(text):
+        try:
+            read.append(parse(item))
+        except ValueError as fault:
+            raise WrongItem(item) from fault
+    return tuple(read)
+
+
 def _ports(text: str) -> frozenset[int] | None:
     if text == "*":
         return None
-    ports = frozenset(int(_bounded(item, _WHOLE, 1, 65535)) for item in _items(text))
+    ports = frozenset(_each(text, lambda item: int(_bounded(item, _WHOLE, 1, 65535))))
     if not ports:
         raise ValueError
     return ports
@@ -173,7 +192,7 @@ PORTS: Kind[frozenset[int] | None] = Kind(
 
 NETWORKS: Kind[tuple[Network, ...]] = Kind(
     "networks in CIDR form separated by commas, without host bits (10.1.0.0/16, fd00::/8)",
-    lambda text: tuple(ip_network(item) for item in _items(text)),
+    lambda text: _each(text, ip_network),
     lambda networks: ",".join(str(network) for network in networks),
 )
 

@@ -8,6 +8,7 @@ names every fault; a check over several settings is left out only where one of t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -20,10 +21,16 @@ from relay.settings.table import DAY, Force, Origin, Row, Settings, rows, variab
 LEASE_MARGIN_SECS = 5.0
 """By how much a lease outlives the longest attempt made under it."""
 
+_WIDEST_PREFIX = {4: 8, 6: 7}
+"""Of networks that somebody may own: 10.0.0.0/8 and fc00::/7."""
+
 _PREFIX = "RELAY_"
 _BY_NAME = {row.name: row for row in rows()}
 
 _SWITCH = "RELAY_ALLOW_PRIVATE_ENDPOINTS"
+_SWITCHED = re.compile(r"_(?:ENABLED?|DISABLED?|ON|OFF|ACTIVE)$")
+_MOST_MEANT = 4
+_LIST = "unset it; `relay config` lists the settings"
 _INJECTED = ("RELAY_SERVICE_", "RELAY_PORT")
 """Kubernetes sets these in every pod beside a service named `relay`."""
 
@@ -94,6 +101,14 @@ _CHECKS = (
     ),
     _at_most("max_payload_bytes", "max_batch_bytes"),
     _at_most("retry_base_secs", "retry_max_secs"),
+    _Check(
+        ("retry_window_secs", "retry_base_secs"),
+        lambda s: s.retry_base_secs <= s.retry_window_secs,
+        lambda s: (
+            f"is {kinds.number(s.retry_window_secs)}, shorter than the first delay, {_shown(s, 'retry_base_secs')}: "
+            "nothing would ever be tried again; raise the first or lower the second"
+        ),
+    ),
     _at_most("breaker_cooldown_secs", "breaker_max_cooldown_secs"),
     _Check(
         ("idempotency_retention_secs", "retain_delivered_days"),
@@ -163,8 +178,8 @@ def read(
         text, origins[row.name] = layers.find(row)
         try:
             values[row.field] = None if text is None else row.kind.parse(text)
-        except ValueError:
-            faults.append(_malformed(row, text or ""))
+        except ValueError as wrong:
+            faults.append(_malformed(row, text or "", wrong))
             faulty.add(row.field)
             values[row.field] = None if row.default is None else row.kind.parse(row.default)
     settings = Settings(**values, origins=MappingProxyType(origins))
@@ -196,6 +211,18 @@ def check_promises(settings: Settings) -> None:
         )
 
 
+def cautions(settings: Settings) -> tuple[str, ...]:
+    """What is set as somebody may want it and hardly ever should, a sentence each."""
+    wide = [str(each) for each in settings.egress_allow_cidrs if each.prefixlen < _WIDEST_PREFIX[each.version]]
+    if not wide:
+        return ()
+    caution = (
+        f"RELAY_EGRESS_ALLOW_CIDRS opens {', '.join(wide)}, in which nearly every private address lies: whoever may"
+        " write an endpoint reaches all of this network; name the networks of the receivers"
+    )
+    return (caution,)
+
+
 def without_effect(settings: Settings) -> tuple[str, ...]:
     """The settings that somebody gave a value of their own and that nothing reads yet."""
     return tuple(row.name for row in rows() if row.force is Force.NOT_YET and _is_asked(settings, row))
@@ -217,12 +244,25 @@ def _is_unknown(name: str) -> bool:
 def _unknown(name: str) -> Fault:
     """The prefix is left out of the comparison: all names share it, and it would make any two alike."""
     known = {known.removeprefix(_PREFIX): known for known in _BY_NAME}
-    nearest = get_close_matches(name.removeprefix(_PREFIX), known, n=1)
-    hint = f"did you mean {known[nearest[0]]}?" if nearest else "unset it; `relay config` lists the settings"
-    return Fault(name, f"is no setting: {hint}")
+    nearest = _nearest(name.removeprefix(_PREFIX), known)
+    meant = " or ".join(filter(None, (", ".join(nearest[:-1]), *nearest[-1:])))
+    return Fault(name, f"is no setting: did you mean {meant}?" if nearest else f"is no setting: {_LIST}")
 
 
-def _malformed(row: Row, text: str) -> Fault:
+def _nearest(text: str, known: Mapping[str, str]) -> list[str]:
+    """Whose name may have been meant, both without the prefix: a switch written with what switches often end in, or
+    names of which only the first word is missing; else the one that is spelt most alike."""
+    switch = known.get(_SWITCHED.sub("", text), "")
+    if switch and _BY_NAME[switch].kind is kinds.BOOLEAN:
+        return [switch]
+    longer = [full for short, full in known.items() if short.partition("_")[2] == text]
+    if 1 <= len(longer) <= _MOST_MEANT:
+        return longer
+    return [known[match] for match in get_close_matches(text, known, n=1)]
+
+
+def _malformed(row: Row, text: str, wrong: ValueError) -> Fault:
     if row.kind.secret or not row.kind.quotable or "@" in text:
         return Fault(row.name, f"must be {row.kind.wants}; its value is not shown here")
-    return Fault(row.name, f"is {text!r}: it must be {row.kind.wants}")
+    item = f", and {wrong.item!r} in it is none" if isinstance(wrong, kinds.WrongItem) and wrong.item != text else ""
+    return Fault(row.name, f"is {text!r}: it must be {row.kind.wants}{item}")

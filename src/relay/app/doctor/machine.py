@@ -18,7 +18,7 @@ from relay.app.listening import listen, url_of
 from relay.app.serving import tls_of
 from relay.sender import NoAuthorities
 from relay.sender.authorities import find
-from relay.settings import Bind, Settings, SettingsError, check_promises, without_effect
+from relay.settings import Bind, Settings, SettingsError, cautions, check_promises, without_effect
 
 PORT_SECONDS = 2.0
 
@@ -36,10 +36,10 @@ def examine_settings(settings: Settings) -> Findings:
         check_promises(settings)
     except SettingsError as refused:
         return tuple(fault("settings", line) for line in str(refused).splitlines())
-    idle = without_effect(settings)
-    if idle:
-        return (warning("settings", f"this version does nothing yet with {', '.join(idle)}"),)
-    return (ok("settings", "all can be read; `relay config` shows them"),)
+    told = [warning("settings", each) for each in cautions(settings)]
+    if idle := without_effect(settings):
+        told.append(warning("settings", f"this version does nothing yet with {', '.join(idle)}"))
+    return tuple(told) or (ok("settings", "all can be read; `relay config` shows them"),)
 
 
 def examine_authorities() -> Findings:

@@ -12,7 +12,7 @@ from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
 from relay.cli.rendering import facts, show, table, words
 from relay.cli.streams import Streams
-from relay.settings import Effective, Force, Origin, effective
+from relay.settings import Effective, Force, Origin, cautions, effective
 
 
 @click.command("config", epilog=example("RELAY_WORKERS=2 relay config"))
@@ -23,7 +23,10 @@ def command(streams: Streams) -> None:
 
     Secrets are stars. If something is wrong with the environment, all that is wrong is told instead.
     """
-    rows = effective(read_settings())
+    settings = read_settings()
+    for caution in cautions(settings):
+        streams.note(caution)
+    rows = effective(settings)
     if streams.json:
         streams.document(
             [{"name": row.name, "value": row.value or None, "origin": row.origin, "force": row.force} for row in rows]
