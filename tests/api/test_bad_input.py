@@ -25,7 +25,7 @@ INVALID: list[tuple[str, dict[str, Any]]] = [
     ("/name", {"url": URL, "name": "x" * 101}),
     ("/name", {"url": URL, "name": 7}),
     ("/transport", {"url": URL, "transport": "smtp"}),
-    ("/ack", {"url": URL, "ack": "explicit"}),
+    ("/ack", {"url": URL, "ack": "later"}),
     ("/ack", {"url": URL, "ack": True}),
     ("/signature", {"url": URL, "signature": "md5"}),
     ("/event_types", {"url": URL, "event_types": []}),

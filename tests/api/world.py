@@ -28,6 +28,7 @@ from relay.domain.egress import EgressPolicy
 from relay.domain.outcome import OutcomeClass
 from relay.domain.sending import Phases
 from relay.gateway import IngestLimits, create_gateway
+from relay.store.acks import Acks
 from relay.store.barrier import NAME as BARRIER
 from relay.store.barrier import Barrier
 from relay.store.database import Commits, Database
@@ -167,6 +168,7 @@ class World:
                 history=History(database),
                 dead_letters=DeadLetters(database),
                 redrives=Redrives(database, entropy=ambient.entropy, key_retention_seconds=86_400.0),
+                acks=Acks(database),
                 queue=queue,
                 health=health,
                 barrier=barrier,

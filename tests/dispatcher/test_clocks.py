@@ -56,6 +56,19 @@ async def test_a_retry_of_a_wrong_clock_is_neither_early_nor_late(house: House, 
 
 
 @pytest.mark.parametrize("minutes", [5, -5])
+async def test_a_wrong_clock_does_not_show_in_how_long_a_delivery_took(
+    house: House, receiver: Receiver, minutes: int
+) -> None:
+    endpoint = await house.endpoint(receiver.url("/slow?ms=100"))
+    async with house.dispatching(ambient=ambient_of(minutes)):
+        await house.event(endpoint)
+        await house.until(lambda: bool(house.heard(ReceiptsClosed)))
+    (recorded,) = house.heard(AttemptsRecorded)
+    (attempt,) = recorded.attempts
+    assert 0.1 <= attempt.delivery_seconds <= 0.1 + SLACK_SECONDS
+
+
+@pytest.mark.parametrize("minutes", [5, -5])
 async def test_a_wrong_clock_reads_a_date_in_retry_after_by_the_databases(house: House, minutes: int) -> None:
     """Case C108: with the machine's own, two minutes would be none, or seven."""
     at = format_datetime(datetime.now(UTC) + timedelta(seconds=120), usegmt=True)

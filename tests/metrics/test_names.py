@@ -21,7 +21,6 @@ DISPATCHER = {
     "relay_delivery_attempts_total{outcome}",
     "relay_deliveries_deferred_total{reason}",
     "relay_deliveries_handed_back_total{reason}",
-    "relay_delivery_seconds",
     "relay_send_seconds",
     "relay_in_flight",
     "relay_global_wait_seconds",
@@ -38,7 +37,12 @@ DISPATCHER = {
     "dlq_depth{consumer}",
     "receipts_open_age_seconds{stat}",
 }
-BOTH = {"dlq_inflow_total{consumer,reason}", "receipts_closed_total{outcome}", "receipts_redriven_total"}
+BOTH = {
+    "relay_delivery_seconds",
+    "dlq_inflow_total{consumer,reason}",
+    "receipts_closed_total{outcome}",
+    "receipts_redriven_total",
+}
 
 each_metric = pytest.mark.parametrize("metric", names.TABLE, ids=lambda metric: metric.name)
 

@@ -15,7 +15,7 @@ from tests.store.world import World
 
 STORE = SOURCE / "store"
 EVERY = list(statements.load().values())
-FUNCTIONS = {name: name for name in ("append_events", "record_outcomes", "void_events")}
+FUNCTIONS = {name: name for name in ("append_events", "record_outcomes", "void_events", "ack_deliveries")}
 
 # What becomes of a delivery that nobody has claimed. Everything else that changes deliveries comes after a claim.
 BEFORE_ANY_CLAIM = {
@@ -23,6 +23,8 @@ BEFORE_ANY_CLAIM = {
     "append_events": "makes the deliveries",
     "void_events": "takes back what was not sent, and the lease with it",
     "bury_removed": "takes only what is pending",
+    "ack_deliveries": "is the endpoint's word, whoever holds the delivery: it takes the lease, and leaves its token",
+    "reconcile": "takes only what was received, which nobody holds",
     "redrive_deliveries": "leaves alone what is held under a lease",
     "owe_anew": "makes the deliveries of what had none",
     "discard_deliveries": "takes only what is dead",
@@ -95,7 +97,7 @@ def test_statements_that_serve_a_user_name_the_tenant() -> None:
     about_nobody = {"insert_secret", "bump_rules", "destinations", "longest_timeouts", "load_snapshot"}
     about_nobody |= {"read_credentials", "bump_credentials", "is_open"}
     about_a_tenant_itself = {"insert_tenant", "list_tenants", "remove_tenant", "has_tenant"}
-    after_what_was_found = {"delivery_attempts", "closed_receipts"}
+    after_what_was_found = {"delivery_attempts", "closed_receipts", "past_generations"}
     files_for_users = ("endpoints", "receipts", "history", "dead_letters", "redrive", "request_keys", "credentials")
     for file in (f"{name}.sql" for name in files_for_users):
         text = files("relay.store").joinpath("sql", file).read_text(encoding="utf-8")

@@ -26,6 +26,7 @@ from relay.domain.envelope import Envelope
 from relay.domain.secret import Secret
 from relay.domain.telemetry import Happening, Listener
 from relay.sender import HttpSender, SendLimits
+from relay.store.acks import Acks
 from relay.store.database import Commits, Database
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
@@ -162,6 +163,7 @@ class House:
             process=new_id(),
             stores=Stores(
                 Queue(claims, records, gates),
+                Acks(records),
                 Health(records),
                 Retention(records),
                 WakeupListener(self.dsn, name="wake-ups"),

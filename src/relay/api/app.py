@@ -16,7 +16,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from relay.api import dead_letters, documentation, endpoints, health, page, receipts, redrives
+from relay.api import acks, dead_letters, documentation, endpoints, health, page, receipts, redrives
+from relay.api.acking import Acking
 from relay.api.confirmed import Confirmed
 from relay.api.deps import ApiDeps
 from relay.api.json_route import plain
@@ -43,6 +44,7 @@ def create_api(deps: ApiDeps) -> FastAPI:
         health=deps.health, barrier=deps.barrier, ambient=deps.ambient, late_seconds=deps.ready_late_seconds
     )
     app.state.waiting = Waiting(receipts=deps.receipts, ambient=deps.ambient, is_draining=deps.is_draining)
+    app.state.acking = Acking(acks=deps.acks, ambient=deps.ambient, emit=deps.emit)
     app.state.bodies = BodyReader(deps.max_body_bytes)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _framework_error)
@@ -70,7 +72,7 @@ def _routed(version: str) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    for room in (endpoints, receipts, dead_letters, redrives, health, page):
+    for room in (endpoints, receipts, acks, dead_letters, redrives, health, page):
         # not included as routers: those would answer a wrong method without naming all the right ones
         app.router.routes.extend(room.router.routes)
     return app

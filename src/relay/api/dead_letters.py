@@ -90,7 +90,7 @@ def _shown(letter: DeadLetter) -> DeadLetterShown:
         type=letter.type,
         event_id=letter.event_id,
         reason=letter.reason,
-        boundary=Boundary.B3,
+        boundary=Boundary.B4 if letter.was_received else Boundary.B3,
         last_error=letter.last_error,
         attempts=letter.attempts,
         display_url=letter.display_url,

@@ -16,6 +16,7 @@ from relay.domain.ambient import Ambient
 from relay.domain.backoff import RetryPolicy
 from relay.domain.egress import EgressPolicy
 from relay.domain.telemetry import Listener
+from relay.store.acks import Acks
 from relay.store.barrier import Barrier
 from relay.store.dead_letters import DeadLetters
 from relay.store.endpoints import Destinations, Endpoints
@@ -58,6 +59,7 @@ class ApiDeps:
     history: History
     dead_letters: DeadLetters
     redrives: Redrives
+    acks: Acks
     queue: Queue
     health: Health
     barrier: Barrier

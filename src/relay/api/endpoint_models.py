@@ -102,7 +102,11 @@ class EndpointNew(BaseModel):
         None, description="Requests under way at once, per dispatcher process; 1 for a chat if it is left out."
     )
     retry: RetryRule | None = Field(None, description="When to try again; null for the installation's rule.")
-    ack: AckMode = Field(AckMode.RESPONSE, description="Only `response` is available in this version.")
+    ack: AckMode = Field(
+        AckMode.RESPONSE,
+        description="What proves that an event was processed: the 2xx itself (`response`), or a call to"
+        " `POST /v1/receipts/{id}/acks` after it (`explicit`).",
+    )
     signature: SignatureProfile = Field(
         SignatureProfile.RELAY, description="Whose library verifies the requests; `none` for a chat."
     )

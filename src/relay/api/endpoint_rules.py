@@ -18,15 +18,12 @@ from relay.api.endpoint_models import LONGEST_NAME, EndpointChange, EndpointNew,
 from relay.domain.backoff import RetryPolicy
 from relay.domain.chat import CHAT_TRANSPORTS
 from relay.domain.egress import EgressPolicy, Refusal, Target, check_url
-from relay.domain.endpoint import AckMode, Endpoint, EndpointConfig, SignatureProfile, Transport
+from relay.domain.endpoint import Endpoint, EndpointConfig, SignatureProfile, Transport
 from relay.domain.headers import InvalidHeaders, check_custom_headers, restored_headers
 from relay.domain.secret import Secret
 from relay.domain.signing import InvalidSecret, check_secret
 from relay.store.endpoints import ConfigChange
 from relay.web.problems import ErrorCode, FieldFault, invalid, pointer, refuse
-
-AVAILABLE_ACKS = frozenset({AckMode.RESPONSE})
-"""What this version can carry out; the rest is refused rather than stored and never done."""
 
 _SUFFIX_BYTES = 3
 
@@ -34,11 +31,7 @@ _SUFFIX_BYTES = 3
 def read_new(deps: ApiDeps, wanted: EndpointNew) -> EndpointConfig:
     """The configuration of a new endpoint, with a name drawn for it where none was wanted. Raises `Refused`."""
     transport = chat_rules.transport_wanted(wanted)
-    if faults := [
-        *_limit_faults(deps, wanted),
-        *chat_rules.faults(transport, wanted),
-        *_unavailable(transport, wanted),
-    ]:
+    if faults := [*_limit_faults(deps, wanted), *chat_rules.faults(transport, wanted)]:
         raise invalid(faults)
     wanted = chat_rules.with_defaults(transport, wanted)
     url, place = _place(deps, transport, wanted.url)
@@ -84,7 +77,7 @@ def read_rotation(endpoint: Endpoint, given: SecretGiven) -> Secret | None:
 
 def check_change(deps: ApiDeps, wanted: EndpointChange) -> None:
     """Raises `Refused` for what is wrong whatever endpoint is meant."""
-    if faults := [*_limit_faults(deps, wanted), *_unavailable(Transport.HTTP, wanted)]:
+    if faults := list(_limit_faults(deps, wanted)):
         raise invalid(faults)
 
 
@@ -176,8 +169,3 @@ def _contradiction(installation: RetryPolicy, wanted: RetryRule) -> str:
             " so nothing would ever be tried again: lower base_seconds or raise window_seconds"
         )
     return ""
-
-
-def _unavailable(transport: Transport, wanted: EndpointNew | EndpointChange) -> Iterator[FieldFault]:
-    if transport is Transport.HTTP and wanted.ack is not None and wanted.ack not in AVAILABLE_ACKS:
-        yield FieldFault(pointer("ack"), f"{wanted.ack} is not available in this version; use response")

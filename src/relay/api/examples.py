@@ -177,6 +177,7 @@ BODIES: Mapping[str, Examples] = {
     },
     "create_endpoint": {JSON: {"url": _URL, "name": "ledger", "event_types": ["invoice.*"]}},
     "rotate_secret": {JSON: {}},
+    "acknowledge": {JSON: {"delivery_id": A_DELIVERY}},
     "redrive_receipt": {JSON: {"consumer": "ledger"}},
     "redrive_dead_letters": {JSON: _FILTER},
     "discard_dead_letters": {JSON: {**_FILTER, "dry_run": True}},
@@ -234,6 +235,19 @@ ANSWERS: Mapping[str, Mapping[str, Examples]] = {
                 "receipt_id": A_RECEIPT,
                 "attempt_count": 1,
                 "attempts": [_ATTEMPT],
+            }
+        }
+    },
+    "acknowledge": {
+        "200": {
+            JSON: {
+                "receipt_id": A_RECEIPT,
+                "delivery_id": A_DELIVERY,
+                "endpoint_id": AN_ENDPOINT,
+                "consumer": "ledger",
+                "acked_at": LATER,
+                "state": "closed",
+                "outcome": "delivered",
             }
         }
     },

@@ -5,11 +5,18 @@ Owns the fields; what they say is worked out in `receipt_views`. Invariant: none
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from relay.api.fields import DeliveryText, EndpointText, Instant, ReceiptText, document_without_null, refuse_null
+from relay.api.fields import (
+    DeliveryText,
+    EndpointText,
+    Instant,
+    ReceiptText,
+    document_without_null,
+    refuse_null,
+)
 from relay.api.filters import CONSUMER, Consumer
 from relay.domain.delivery import DeadReason
 from relay.domain.outcome import OutcomeClass
@@ -34,7 +41,7 @@ class DeliveryShown(BaseModel):
     reason: DeadReason | None = Field(description="Why it is a dead letter.")
     boundary: Boundary = Field(description="The handoff that it has to pass next, or where it ended.")
     last_error: str | None
-    redriven_at: Instant | None = Field(description="When it was last sent again on demand.")
+    redriven_at: Instant | None = Field(description="When it was last sent again, on demand or for want of an ack.")
     discarded_at: Instant | None = Field(description="When a person gave this dead letter up.")
 
 
@@ -113,7 +120,7 @@ class RedrivenShown(BaseModel):
     id: DeliveryText
     endpoint_id: EndpointText
     consumer: str
-    generation: int = Field(description="How many times it was sent again on demand; 0 for an event routed anew.")
+    generation: int = Field(description="How many times it was sent again; 0 for an event routed anew.")
 
 
 class ReceiptRedriven(BaseModel):
@@ -121,6 +128,38 @@ class ReceiptRedriven(BaseModel):
 
     receipt_id: ReceiptText
     redriven: list[RedrivenShown]
+
+
+class AckGiven(BaseModel):
+    """What is acked of an event: one delivery, by its id or by its consumer."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra=document_without_null())
+
+    delivery_id: DeliveryText | None = Field(None, description="The `Relay-Delivery-Id` that came with it.")
+    consumer: Consumer | None = Field(None, description=f"What is owed to this endpoint. {CONSUMER}")
+
+    @field_validator("delivery_id", "consumer", mode="before")
+    @classmethod
+    def _not_null(cls, value: object) -> object:
+        return refuse_null(value)
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if (self.delivery_id is None) == (self.consumer is None):
+            raise ValueError("either a delivery_id or a consumer must be given")
+        return self
+
+
+class AckShown(BaseModel):
+    """A delivery that is acked, and how its receipt stands."""
+
+    receipt_id: ReceiptText
+    delivery_id: DeliveryText
+    endpoint_id: EndpointText
+    consumer: str
+    acked_at: Instant = Field(description="When it was acked first.")
+    state: Literal["open", "closed"]
+    outcome: ReceiptOutcome | None
 
 
 class AttemptShown(BaseModel):

@@ -97,7 +97,7 @@ def next_attempt_at(view: DeliveryView) -> datetime | None:
 
 def boundary(view: DeliveryView) -> Boundary:
     """Where a delivery stands: B4 once the endpoint has it, B3 before that and where it could not get there."""
-    return Boundary.B4 if view.status is DeliveryStatus.DELIVERED or view.awaits_ack else Boundary.B3
+    return Boundary.B4 if view.status is DeliveryStatus.DELIVERED or view.was_received else Boundary.B3
 
 
 def _shared(view: DeliveryView) -> dict[str, Any]:
@@ -127,8 +127,13 @@ def _moments(view: ReceiptView, *, confirmed_by_commit: bool) -> Iterator[receip
         yield receipt.Moment(TimelineWhat.CONFIRMED, view.committed_at)
         yield receipt.Moment(TimelineWhat.ACCEPTED, view.committed_at)
     yield from _routing(view)
+    yield from _past(view)
+    told = {ended.redriven_at for ended in view.past} | {view.routed_at}
     for delivery in view.deliveries:
-        if delivery.redriven_at is not None:
+        if view.routed_at is not None:
+            yield receipt.Moment(TimelineWhat.REDRIVEN, view.routed_at, delivery.consumer)
+        # the one that began the present generation is told with the end of the one before
+        if delivery.redriven_at is not None and delivery.redriven_at not in told:
             yield receipt.Moment(TimelineWhat.REDRIVEN, delivery.redriven_at, delivery.consumer)
         if delivery.acked_at is not None:
             yield receipt.Moment(TimelineWhat.ACKED, delivery.acked_at, delivery.consumer)
@@ -136,6 +141,18 @@ def _moments(view: ReceiptView, *, confirmed_by_commit: bool) -> Iterator[receip
             yield receipt.Moment(TimelineWhat.DEAD_LETTERED, delivery.dead_at, delivery.consumer)
     if view.closed_at is not None:
         yield receipt.Moment(TimelineWhat.CLOSED, view.closed_at)
+
+
+def _past(view: ReceiptView) -> Iterator[receipt.Moment]:
+    """What had become of deliveries before they were sent again."""
+    consumers = {delivery.id: delivery.consumer for delivery in view.deliveries}
+    for ended in view.past:
+        consumer = consumers[ended.delivery_id]
+        if ended.dead_at is not None:
+            yield receipt.Moment(TimelineWhat.DEAD_LETTERED, ended.dead_at, consumer)
+        if ended.acked_at is not None:
+            yield receipt.Moment(TimelineWhat.ACKED, ended.acked_at, consumer)
+        yield receipt.Moment(TimelineWhat.REDRIVEN, ended.redriven_at, consumer)
 
 
 def _routing(view: ReceiptView) -> Iterator[receipt.Moment]:

@@ -38,6 +38,7 @@ from relay.metrics.lines import log_listener
 from relay.sender import HttpSender, NoAuthorities, SendLimits
 from relay.settings import Settings
 from relay.settings.reading import LEASE_MARGIN_SECS
+from relay.store.acks import Acks
 from relay.store.database import Commits, Database
 from relay.store.endpoints import Destinations
 from relay.store.health import Health
@@ -135,6 +136,7 @@ def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Am
         process=ids.uuid7(int(world.now().timestamp() * 1000), world.entropy(ids.ENTROPY_BYTES)),
         stores=Stores(
             queue=Queue(pools.claims, pools.records, gates_of(settings)),
+            acks=Acks(pools.housekeeping),
             health=Health(pools.housekeeping),
             retention=Retention(pools.housekeeping),
             wakeups=WakeupListener(installation.dsn.expose(), name=f"{NAME} wake-ups"),
@@ -158,6 +160,7 @@ def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:
         max_payload_bytes=settings.max_payload_bytes,
         heartbeat_seconds=settings.heartbeat_secs,
         drain_seconds=drain_seconds,
+        ack_seconds=settings.receipt_deadline_secs,
         quorum=settings.journal_quorum,
         quorum_seconds=min(settings.journal_timeout_ms / 1000, PROOF_SECONDS),
     )

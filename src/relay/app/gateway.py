@@ -35,6 +35,7 @@ from relay.metrics import Metrics
 from relay.metrics.lines import log_listener
 from relay.settings import Settings
 from relay.settings.reading import LEASE_MARGIN_SECS
+from relay.store.acks import Acks
 from relay.store.barrier import NAME as BARRIER
 from relay.store.barrier import Barrier
 from relay.store.credentials import CredentialReader
@@ -179,6 +180,7 @@ def _deps(
             entropy=gateway.ambient.entropy,
             key_retention_seconds=settings.idempotency_retention_secs,
         ),
+        acks=Acks(pools.api),
         queue=Queue(pools.api, pools.api),
         health=Health(pools.checks),
         barrier=barrier,

@@ -23,6 +23,7 @@ from relay.dispatcher.maintainer import Maintainer
 from relay.dispatcher.proof import Proofs
 from relay.dispatcher.pruner import Pruner
 from relay.dispatcher.reaper import Reaper
+from relay.dispatcher.reconciler import Reconciler
 from relay.dispatcher.recorder import Recorder
 from relay.dispatcher.reporter import Reporter
 from relay.dispatcher.supervisor import Body, supervise
@@ -38,6 +39,7 @@ from relay.domain.telemetry import (
     ProcessStopped,
 )
 from relay.sender import HttpSender
+from relay.store.acks import Acks
 from relay.store.health import Health
 from relay.store.queue import Queue
 from relay.store.retention import Retention
@@ -50,7 +52,8 @@ RECORD_GRACE_SECONDS = 5.0
 @dataclass(frozen=True, slots=True)
 class Tuning:
     """The dispatcher's numbers: `concurrency` sends at once, `drain_seconds` for sends under way when it stops. Nothing
-    is sent before `quorum` machines have its event, for which a batch waits `quorum_seconds`.
+    is sent before `quorum` machines have its event, for which a batch waits `quorum_seconds`. An explicit ack may take
+    `ack_seconds`.
     """
 
     claim: ClaimTuning
@@ -58,6 +61,7 @@ class Tuning:
     max_payload_bytes: int
     heartbeat_seconds: float
     drain_seconds: float
+    ack_seconds: float = 300.0
     quorum: int = 1
     quorum_seconds: float = 0.25
 
@@ -67,6 +71,7 @@ class Stores:
     """What of the database a dispatcher uses."""
 
     queue: Queue
+    acks: Acks
     health: Health
     retention: Retention
     wakeups: WakeupListener
@@ -212,10 +217,18 @@ class Dispatcher:
             ambient=ambient,
             emit=emit,
         )
+        reconciler = Reconciler(
+            acks=self._stores.acks,
+            deadline_seconds=self._tuning.ack_seconds,
+            alarm=self._alarm,
+            ambient=ambient,
+            emit=emit,
+        )
         reaper = Reaper(queue=self._stores.queue, alarm=self._alarm, ambient=ambient, emit=emit)
         return {
             Loop.RECORDER: self._recorder.run,
             Loop.REAPER: reaper.run,
+            Loop.RECONCILER: reconciler.run,
             Loop.HEARTBEAT: heartbeat.run,
             Loop.MAINTAINER: Maintainer(store=health, ambient=ambient, emit=emit).run,
             Loop.PRUNER: Pruner(store=self._stores.retention, ambient=ambient, emit=emit).run,

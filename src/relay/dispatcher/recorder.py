@@ -68,7 +68,11 @@ DETAIL_LIMIT = 500
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A judged attempt that is not written yet."""
+    """A judged attempt that is not written yet.
+
+    `accepted_at` is the event's acceptance on this process's own clock, reckoned back from the claim by the database's:
+    the date of this machine is nobody's business here.
+    """
 
     record: AttemptRecord
     judgement: Judgement
@@ -207,11 +211,12 @@ class Recorder:
 
     def _tell(self, batch: list[Outcome], recorded: Recorded, seconds: float) -> None:
         emit = self._emit
-        now = self._ambient.now().timestamp()
+        now = self._ambient.monotonic()
         emit(attempts_recorded([_fact(outcome, now) for outcome in batch], seconds))
         if recorded.lost:
             emit(LeasesLost(len(recorded.lost)))
-            batch = [o for o in batch if (o.record.delivery_id, o.record.lease_token) not in recorded.lost]
+        if unmoved := recorded.lost | recorded.acked_meanwhile:
+            batch = [o for o in batch if (o.record.delivery_id, o.record.lease_token) not in unmoved]
         delays = [o.record.delay_seconds for o in batch if o.record.move is DeliveryMove.RETRY]
         if delays:
             emit(RetriesScheduled(len(delays)))
@@ -290,7 +295,8 @@ def _outcome(flight: Flight, facts: SendFacts, judgement: Judgement, wait_ms: fl
         display_url=address.ready.display_url,
         lane=judgement.lane,
     )
-    return Outcome(record, judgement, address.consumer, facts.phases.total_ms / 1000, claimed.received_at.timestamp())
+    age_at_claim = (claimed.claimed_at - claimed.received_at).total_seconds()
+    return Outcome(record, judgement, address.consumer, facts.phases.total_ms / 1000, flight.claimed_at - age_at_claim)
 
 
 def _move(judgement: Judgement) -> tuple[DeliveryMove, float, DeadReason | None]:

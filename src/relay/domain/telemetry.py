@@ -10,7 +10,7 @@ What happens per delivery is told per batch: one `AttemptsRecorded` for everythi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
@@ -146,7 +146,7 @@ class AttemptFact(NamedTuple):
     """One recorded attempt. A tuple, since one is made per delivery: it costs a third of a frozen dataclass.
 
     `send_seconds` runs from the hand-over to the network to the end of the attempt; `delivery_seconds` from the event's
-    acceptance to its ack, None unless this attempt was the ack.
+    acceptance to its ack by the database's clock, None unless this attempt was the ack.
     """
 
     delivery_id: UUID
@@ -261,6 +261,13 @@ class ReceiptsClosed:
 
     outcome: ReceiptOutcome
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesAcked:
+    """Deliveries were acked by calls of their own, so many seconds each after the acceptance of its event."""
+
+    seconds: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +431,7 @@ Happening = (
     | LeasesLost
     | LeasesReaped
     | DeadLettered
+    | DeliveriesAcked
     | ReceiptsClosed
     | ReceiptsRedriven
     | BreakerMoved

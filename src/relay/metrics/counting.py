@@ -93,6 +93,7 @@ class Counting:
             t.LeasesLost: (self._lost, frozenset({names.LEASES_LOST})),
             t.LeasesReaped: (self._reaped, frozenset({names.LEASES_REAPED})),
             t.DeadLettered: (self._buried, frozenset({names.DLQ_INFLOW})),
+            t.DeliveriesAcked: (self._acked, frozenset({names.DELIVERY})),
             t.ReceiptsClosed: (self._closed, frozenset({names.RECEIPTS_CLOSED})),
             t.ReceiptsRedriven: (self._redriven, frozenset({names.RECEIPTS_REDRIVEN})),
             t.QueueMeasured: (self._measured, _REPORTED),
@@ -196,6 +197,9 @@ class Counting:
             return
         row = self._layout.row(self._roster.number(happening.consumer))
         self._values[row + self._layout.in_row(names.DLQ_INFLOW, (happening.reason,))] += happening.count
+
+    def _acked(self, happening: t.DeliveriesAcked) -> None:
+        self._observe(names.DELIVERY, happening.seconds)
 
     def _closed(self, happening: t.ReceiptsClosed) -> None:
         self._add(names.RECEIPTS_CLOSED, happening.count, (happening.outcome,))

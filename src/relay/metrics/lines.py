@@ -71,6 +71,7 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     t.LeasesLost: WARNING,
     t.LeasesReaped: WARNING,
     t.DeadLettered: _of_dead_letter,
+    t.DeliveriesAcked: DEBUG,
     t.ReceiptsClosed: DEBUG,
     t.ReceiptsRedriven: INFO,
     t.BreakerMoved: _of_breaker,

@@ -169,7 +169,10 @@ HANDED_BACK = _counter(
     _closed("reason", HandBackReason),
 )
 DELIVERY = _seconds(
-    "relay_delivery_seconds", _DISPATCHER, _DELIVERY, "Deliveries, from the acceptance of the event to its ack"
+    "relay_delivery_seconds",
+    _BOTH,
+    _DELIVERY,
+    "Deliveries, from the acceptance of the event to its ack; explicit acks count at the gateway",
 )
 SEND = _seconds("relay_send_seconds", _DISPATCHER, _SEND, "Attempts, from the hand-over to the network to their end")
 IN_FLIGHT = _gauge("relay_in_flight", _DISPATCHER, Merge.SUM, "Requests under way")

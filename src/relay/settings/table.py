@@ -223,8 +223,7 @@ class Settings:
     receipt_deadline_secs: float = setting(
         kinds.decimal(1, 7 * DAY),
         "300",
-        "How long an explicit ack may take before the delivery is sent again.",
-        force=Force.NOT_YET,
+        "How long an explicit ack may take after the 2xx before the delivery is sent again.",
     )
     secret_overlap_secs: float = setting(
         kinds.decimal(0, 90 * DAY), str(DAY), "How long both secrets sign after a rotation."

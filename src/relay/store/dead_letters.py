@@ -43,7 +43,8 @@ DEAD_NEWEST = DeadPlace(datetime.max.replace(tzinfo=UTC), UUID(int=(1 << 128) - 
 class DeadLetter:
     """A dead delivery, or an event that matched no rule: that has no delivery, endpoint and consumer.
 
-    `display_url` is what the last attempt was sent to, None where none was made.
+    `display_url` is what the last attempt was sent to, None where none was made. `was_received` says that the
+    endpoint had the event and never acked it.
     """
 
     receipt_id: UUID
@@ -57,6 +58,7 @@ class DeadLetter:
     attempts: int
     display_url: str | None
     dead_at: datetime
+    was_received: bool = False
 
     @property
     def place(self) -> DeadPlace:

@@ -16,7 +16,14 @@ from relay.store import statements
 from relay.store.database import Connection, Database
 from relay.store.filters import ReceiptFilter, endpoints_of, types
 from relay.store.pages import WINDOWS, Page, Stretch, walk
-from relay.store.receipts import DeliveryView, ReceiptView, delivery_view, receipt_view
+from relay.store.receipts import (
+    DeliveryView,
+    PastGeneration,
+    ReceiptView,
+    delivery_view,
+    past_generations,
+    receipt_view,
+)
 
 NEWEST = UUID(int=(1 << 128) - 1)
 """The place before the newest row of a list."""
@@ -127,4 +134,9 @@ async def _show(connection: Connection, tenant: str, receipts: Sequence[UUID]) -
         statements.text("show_deliveries_of_receipts"), tenant, receipts, MOST_DELIVERIES
     ):
         deliveries[row["receipt_id"]].append(delivery_view(row))
-    return tuple(receipt_view(row, tuple(deliveries[row["id"]])) for row in rows)
+    of = {delivery.id: receipt for receipt, owed in deliveries.items() for delivery in owed}
+    past: dict[UUID, list[PastGeneration]] = defaultdict(list)
+    for generation in await past_generations(connection, rows):
+        if generation.delivery_id in of:
+            past[of[generation.delivery_id]].append(generation)
+    return tuple(receipt_view(row, tuple(deliveries[row["id"]]), tuple(past[row["id"]])) for row in rows)

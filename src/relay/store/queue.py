@@ -120,11 +120,12 @@ class LaneMove:
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """What a batch of outcomes did: which attempts were refused as stale, which receipts closed and how, and which
-    breakers moved."""
+    breakers moved. What an explicit ack had moved meanwhile was neither moved nor lost."""
 
     lost: frozenset[tuple[UUID, UUID]]
     closed: Mapping[UUID, ReceiptOutcome]
     breakers: tuple[LaneMove, ...] = ()
+    acked_meanwhile: frozenset[tuple[UUID, UUID]] = frozenset()
 
 
 class Queue:
@@ -201,11 +202,13 @@ class Queue:
             )
         moves = [row for row in rows if row[0] is None]
         moved = {(row[0], row[1]) for row in rows if row[2]}
+        settled = frozenset((row[0], row[1]) for row in rows if row[2] is None)
         outcomes = {row[0]: ReceiptOutcome(row[3]) for row in rows if row[2] and row[3] is not None}
         return Recorded(
-            lost=frozenset((a.delivery_id, a.lease_token) for a in attempts) - moved,
+            lost=frozenset((a.delivery_id, a.lease_token) for a in attempts) - moved - settled,
             closed={a.receipt_id: outcomes[a.delivery_id] for a in attempts if a.delivery_id in outcomes},
             breakers=tuple(LaneMove(row["lane"], BreakerState(row["breaker"]), row["trips"]) for row in moves),
+            acked_meanwhile=settled,
         )
 
     async def hand_back(self, leases: Sequence[tuple[UUID, UUID]], *, delay_seconds: float = 0.0) -> int:

@@ -6,7 +6,7 @@ attempts of a delivery that was found under it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -19,12 +19,15 @@ from relay.domain.endpoint import EndpointState
 from relay.domain.envelope import JournalPosition
 from relay.domain.receipt import ReceiptOutcome
 from relay.store import statements
-from relay.store.database import Database
+from relay.store.database import Connection, Database
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryView:
-    """A delivery as users see it. `held_reason` and `held_until` tell why its lane is closed now, if it is."""
+    """A delivery as users see it. `held_reason` and `held_until` tell why its lane is closed now, if it is.
+
+    `was_received` says that in this generation a 2xx came which was no ack; `awaits_ack` that it is still waited for.
+    """
 
     id: UUID
     receipt_id: UUID
@@ -41,9 +44,20 @@ class DeliveryView:
     redriven_at: datetime | None
     discarded_at: datetime | None
     awaits_ack: bool
+    was_received: bool
     endpoint_state: EndpointState
     held_reason: str | None
     held_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PastGeneration:
+    """A generation of a delivery that ended by a re-drive, and what had become of the delivery until then."""
+
+    delivery_id: UUID
+    redriven_at: datetime
+    acked_at: datetime | None
+    dead_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +65,8 @@ class ReceiptView:
     """A receipt with its envelope (but the payload) and its deliveries; in lists, with the first of them.
 
     `expected` counts all of them, `discarded` those dead letters that a person gave up. `unrouted_at` tells since when
-    an event that matched no rule waits for a person, `routed_at` when one was routed anew.
+    an event that matched no rule waits for a person, `routed_at` when one was routed anew. `past` are the generations
+    before the present ones.
     """
 
     id: UUID
@@ -79,6 +94,7 @@ class ReceiptView:
     unrouted_at: datetime | None
     routed_at: datetime | None
     deliveries: tuple[DeliveryView, ...]
+    past: tuple[PastGeneration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +140,8 @@ class Receipts:
             if row is None:
                 return None
             deliveries = await connection.fetch(statements.text("receipt_deliveries"), tenant, receipt, first, last)
-        return receipt_view(row, tuple(delivery_view(each) for each in deliveries))
+            past = await past_generations(connection, [row])
+        return receipt_view(row, tuple(delivery_view(each) for each in deliveries), past)
 
     async def closed_among(self, receipts: Collection[UUID]) -> set[UUID]:
         """Which of these receipts are closed. Each of them was found under its tenant before."""
@@ -171,15 +188,26 @@ def delivery_view(row: asyncpg.Record) -> DeliveryView:
         last_error=row["last_error"],
         redriven_at=row["redriven_at"],
         discarded_at=row["discarded_at"],
-        awaits_ack=row["received_at"] is not None and row["acked_at"] is None,
+        awaits_ack=row["received_at"] is not None and row["status"] == DeliveryStatus.IN_FLIGHT,
+        was_received=row["received_at"] is not None,
         endpoint_state=EndpointState(row["endpoint_status"]),
         held_reason=row["held_reason"] if held else None,
         held_until=row["held_until"] if held else None,
     )
 
 
-def receipt_view(row: asyncpg.Record, deliveries: tuple[DeliveryView, ...]) -> ReceiptView:
-    """A row of `get_receipt` or `show_receipts`, with its deliveries."""
+async def past_generations(connection: Connection, receipts: Sequence[asyncpg.Record]) -> tuple[PastGeneration, ...]:
+    """The past generations of the deliveries of these receipts, whose rows were read before."""
+    redriven = [row["id"] for row in receipts if row["redriven"]]
+    if not redriven:
+        return ()
+    return tuple(PastGeneration(*row) for row in await connection.fetch(statements.text("past_generations"), redriven))
+
+
+def receipt_view(
+    row: asyncpg.Record, deliveries: tuple[DeliveryView, ...], past: tuple[PastGeneration, ...] = ()
+) -> ReceiptView:
+    """A row of `get_receipt` or `show_receipts`, with its deliveries and their past."""
     return ReceiptView(
         id=row["id"],
         event_id=row["event_id"],
@@ -206,4 +234,5 @@ def receipt_view(row: asyncpg.Record, deliveries: tuple[DeliveryView, ...]) -> R
         unrouted_at=row["unrouted_at"],
         routed_at=row["routed_at"],
         deliveries=deliveries,
+        past=past,
     )

@@ -63,6 +63,90 @@ CREATE TYPE public.transport AS ENUM (
     'discord'
 );
 
+CREATE FUNCTION public.ack_deliveries(p_tenant text[], p_receipt uuid[], p_delivery uuid[], p_consumer text[]) RETURNS TABLE(place integer, delivery_id uuid, endpoint_id uuid, consumer text, acked_at timestamp with time zone, is_new boolean, outcome public.receipt_outcome, closed boolean)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    places integer[];
+    wanted uuid[];
+    newly_acked uuid[];
+    of_receipts uuid[];
+    given_up integer[];
+    held_receipts uuid[];
+    held_outcomes receipt_outcome[];
+begin
+    select array_agg(w.place), array_agg(w.id) into places, wanted
+    from (
+        select o.place::integer as place, d.id
+        from unnest(p_tenant, p_receipt, p_delivery) with ordinality as o (tenant, receipt, delivery, place)
+        cross join lateral (
+            select d0.id from deliveries d0
+            where d0.id = o.delivery and d0.receipt_id = o.receipt and d0.tenant = o.tenant
+            offset 0
+        ) d
+        union
+        -- a name may have been another endpoint's before, which was removed
+        select o.place::integer, d.id
+        from unnest(p_tenant, p_receipt, p_consumer) with ordinality as o (tenant, receipt, consumer, place)
+        cross join lateral (
+            select e0.id from endpoints e0 where e0.tenant = o.tenant and e0.name = o.consumer offset 0
+        ) e
+        cross join unnest('{pending,in_flight,delivered,dead}'::delivery_status[]) as s (status)
+        cross join lateral (
+            select d0.id from deliveries d0
+            where d0.endpoint_id = e.id and d0.status = s.status and d0.receipt_id = o.receipt
+              and d0.id between overlay(o.receipt::text placing '00000000' from 29)::uuid
+                            and overlay(o.receipt::text placing 'ffffffff' from 29)::uuid
+            offset 0
+        ) d
+    ) w;
+    if wanted is null then
+        return;
+    end if;
+    perform from deliveries d where d.id = any (wanted) order by d.id for no key update of d;
+
+    with held as materialized (
+        select d.id, d.discarded_at is not null as discarded from deliveries d
+        where d.id = any (wanted) and d.status not in ('delivered', 'void')
+    ), moved as (
+        update deliveries d
+        set status = 'delivered', acked_at = now(), acked_token = d.lease_token, lease_token = null,
+            lease_until = null, dead_reason = null, discarded_at = null
+        from held h where d.id = h.id
+        returning d.id, d.receipt_id, h.discarded
+    )
+    select array_agg(m.id), array_agg(m.receipt_id), array_agg(m.discarded::integer)
+    into newly_acked, of_receipts, given_up from moved m;
+
+    if newly_acked is not null then
+        select array_agg(l.id), array_agg(l.outcome) into held_receipts, held_outcomes
+        from (select r.id, r.outcome from receipts r where r.id = any (of_receipts) order by r.id for no key update) l;
+        update receipts r
+        set acked = r.acked + a.acks, discarded = r.discarded - a.discards, outcome = n.outcome,
+            -- one that a person had closed by giving up is closed anew where that made it another outcome
+            closed_at = case when n.outcome is null then null
+                             when n.outcome = r.outcome then r.closed_at else clock_timestamp() end
+        from (select x.id, count(*)::integer as acks, sum(x.discards)::integer as discards
+              from unnest(of_receipts, given_up) as x (id, discards) group by x.id) a
+        cross join lateral (
+            select closing_outcome(k.expected, k.acked + a.acks, k.discarded - a.discards, k.redriven) as outcome
+            from receipts k where k.id = a.id
+        ) n
+        where r.id = a.id;
+    end if;
+
+    return query
+        select w.place, d.id, d.endpoint_id, e.name, d.acked_at, coalesce(d.id = any (newly_acked), false), r.outcome,
+               coalesce(d.id = any (newly_acked), false) and r.outcome is not null
+                   and r.outcome is distinct from b.outcome
+        from unnest(places, wanted) as w (place, id)
+        join deliveries d on d.id = w.id and d.status = 'delivered'
+        join endpoints e on e.id = d.endpoint_id
+        join receipts r on r.id = d.receipt_id
+        left join unnest(held_receipts, held_outcomes) as b (id, outcome) on b.id = r.id;
+end $$;
+
 CREATE FUNCTION public.append_events(p_rules bigint, p_credentials bigint, p_schemas bigint, p_key_seconds double precision, e_receipt uuid[], e_day date[], e_partition smallint[], e_tenant text[], e_source text[], e_event_id text[], e_type text[], e_schema text[], e_received timestamp with time zone[], e_content_type text[], e_payload bytea[], e_sha256 bytea[], e_forwarded text[], e_hops smallint[], e_checked_us integer[], e_assigned_us integer[], e_fanout integer[], k_key text[], k_fingerprint bytea[], k_head bytea[], k_tail bytea[], d_event integer[], d_id uuid[], d_receipt uuid[], d_endpoint uuid[]) RETURNS TABLE(ordinal integer, result text, number bigint, answer_head bytea, answer_tail bytea, receipt uuid, log_from pg_lsn)
     LANGUAGE plpgsql
     AS $$
@@ -288,6 +372,15 @@ CREATE FUNCTION public.closed_by(e public.endpoints, s public.endpoint_state, p_
     end
 $$;
 
+CREATE FUNCTION public.closing_outcome(p_expected integer, p_acked integer, p_discarded integer, p_redriven boolean) RETURNS public.receipt_outcome
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select case when p_acked + p_discarded < greatest(p_expected, 1) then null
+                when p_discarded > 0 then 'closed_incomplete'
+                when p_redriven then 'delivered_after_redrive'
+                else 'delivered' end::receipt_outcome
+$$;
+
 CREATE FUNCTION public.credentials_in_force() RETURNS jsonb
     LANGUAGE sql STABLE
     AS $$
@@ -412,6 +505,10 @@ CREATE FUNCTION public.record_outcomes(o_delivery uuid[], o_token uuid[], o_rece
 declare
     held uuid[];
     held_tokens uuid[];
+    settled uuid[];
+    settled_tokens uuid[];
+    settled_lanes uuid[];
+    settled_troubled uuid[];
     moved_before uuid[];
     moved_before_tokens uuid[];
     acked_before uuid[];
@@ -429,7 +526,8 @@ begin
     into held, held_tokens, lanes, troubled
     from (
         select d.id, d.lease_token, o.endpoint, o.answered, o.hold
-        from unnest(o_delivery, o_token, o_endpoint, o_answered, o_hold) as o (delivery, token, endpoint, answered, hold)
+        from unnest(o_delivery, o_token, o_endpoint, o_answered, o_hold)
+            as o (delivery, token, endpoint, answered, hold)
         join deliveries d on d.id = o.delivery and d.lease_token = o.token
         order by d.id for no key update of d
     ) l;
@@ -452,6 +550,21 @@ begin
     )
     select array_agg(m.receipt_id) filter (where m.move = 'ack') into acked_receipts from moved m;
 
+    -- settled: those whose ack came while they were being sent; the ack has moved them, and their attempts are in time
+    if coalesce(cardinality(held), 0) < cardinality(o_delivery) then
+        select array_agg(s.id), array_agg(s.acked_token), array_agg(distinct s.endpoint),
+               array_agg(distinct s.endpoint) filter (where s.answered is false or s.hold is not null)
+        into settled, settled_tokens, settled_lanes, settled_troubled
+        from (
+            select d.id, d.acked_token, o.endpoint, o.answered, o.hold
+            from unnest(o_delivery, o_token, o_endpoint, o_answered, o_hold)
+                as o (delivery, token, endpoint, answered, hold)
+            join deliveries d on d.id = o.delivery and d.acked_token = o.token
+        ) s;
+        lanes := lanes || settled_lanes;
+        troubled := troubled || settled_troubled;
+    end if;
+
     insert into delivery_attempts (delivery_id, at, lease_token, attempt, generation, outcome_class, reason,
                                    status_code, error_class, snippet, wait_ms, connect_ms, send_ms, first_byte_ms,
                                    total_ms, display_url, late)
@@ -463,7 +576,8 @@ begin
                 o_display_url)
         as o (delivery, claimed_at, token, attempt, generation, class, reason, status_code, error_class, snippet,
               wait_ms, connect_ms, send_ms, first_byte_ms, total_ms, display_url)
-    left join unnest(held, held_tokens) as h (id, token) on h.id = o.delivery and h.token = o.token
+    left join unnest(held || settled, held_tokens || settled_tokens) as h (id, token)
+        on h.id = o.delivery and h.token = o.token
     order by o.delivery, o.token
     on conflict do nothing;
 
@@ -472,11 +586,9 @@ begin
         with progressed as (
             update receipts r
             set acked = r.acked + a.acks,
-                outcome = case when r.acked + a.acks + r.discarded < r.expected then null
-                               when r.discarded > 0 then 'closed_incomplete'
-                               when r.redriven then 'delivered_after_redrive'
-                               else 'delivered' end::receipt_outcome,
-                closed_at = case when r.acked + a.acks + r.discarded >= r.expected then now() end
+                outcome = closing_outcome(r.expected, r.acked + a.acks, r.discarded, r.redriven),
+                -- behind every ack that it closes with, also of a transaction that began after this one
+                closed_at = case when r.acked + a.acks + r.discarded >= r.expected then clock_timestamp() end
             from (select x.id, count(*)::integer as acks from unnest(acked_receipts) as x (id) group by x.id) a
             where r.id = a.id
             returning r.id, r.outcome
@@ -486,7 +598,7 @@ begin
     end if;
 
     -- what was not held was late, now or then, or was recorded before
-    if coalesce(cardinality(held), 0) < cardinality(o_delivery) then
+    if coalesce(cardinality(held), 0) + coalesce(cardinality(settled), 0) < cardinality(o_delivery) then
         select array_agg(a.delivery_id), array_agg(a.lease_token),
                array_agg(a.delivery_id) filter (where o.move = 'ack')
         into moved_before, moved_before_tokens, acked_before
@@ -496,11 +608,13 @@ begin
             on a.delivery_id = o.delivery and a.at = o.claimed_at + o.wait_ms * interval '1 millisecond'
                and a.lease_token = o.token and not a.late
         where not exists (
-            select from unnest(held, held_tokens) as h (id, token) where h.id = o.delivery and h.token = o.token
+            select from unnest(held || settled, held_tokens || settled_tokens) as h (id, token)
+            where h.id = o.delivery and h.token = o.token
         );
         select array_agg(r.id), array_agg(r.outcome) into receipts_before, closed_before
-        from (select distinct d.receipt_id, d.acked_at from deliveries d where d.id = any (acked_before)) b
-        join receipts r on r.id = b.receipt_id and r.closed_at = b.acked_at;
+        from (select distinct d.receipt_id, d.xmin as written_by from deliveries d
+              where d.id = any (acked_before) and d.status = 'delivered') b
+        join receipts r on r.id = b.receipt_id and r.xmin = b.written_by and r.outcome is not null;
     end if;
 
     select array_agg(s.endpoint_id) into lanes
@@ -510,15 +624,18 @@ begin
     if lanes is not null then
         return query
             select null::uuid, null::uuid, false, null::receipt_outcome, m.lane, m.breaker, m.trips
-            from teach_lanes(lanes, held, held_tokens, o_delivery, o_token, o_claimed_at, o_endpoint, o_answered,
-                             o_hold, o_hold_reason, p_threshold, p_cooldown, p_max_cooldown) m;
+            from teach_lanes(lanes, held || settled, held_tokens || settled_tokens, o_delivery, o_token,
+                             o_claimed_at, o_endpoint, o_answered, o_hold, o_hold_reason, p_threshold, p_cooldown,
+                             p_max_cooldown) m;
     end if;
 
     return query
-        select o.delivery, o.token, h.id is not null, c.outcome, null::uuid, null::breaker_status, null::integer
+        select o.delivery, o.token, case when s.id is null then h.id is not null end, c.outcome, null::uuid,
+               null::breaker_status, null::integer
         from unnest(o_delivery, o_token, o_receipt) as o (delivery, token, receipt)
         left join unnest(held || moved_before, held_tokens || moved_before_tokens) as h (id, token)
             on h.id = o.delivery and h.token = o.token
+        left join unnest(settled, settled_tokens) as s (id, token) on s.id = o.delivery and s.token = o.token
         left join unnest(closed_receipts || receipts_before, closed_outcomes || closed_before) as c (receipt, outcome)
             on c.receipt = o.receipt;
 end $$;
@@ -699,6 +816,7 @@ CREATE TABLE public.deliveries (
     redriven_at timestamp with time zone,
     discarded_at timestamp with time zone,
     owed_by xid8,
+    acked_token uuid,
     CONSTRAINT deliveries_check CHECK (((status <> 'in_flight'::public.delivery_status) OR (lease_token IS NOT NULL) OR (received_at IS NOT NULL))),
     CONSTRAINT deliveries_check1 CHECK (((status = 'in_flight'::public.delivery_status) OR (lease_token IS NULL))),
     CONSTRAINT deliveries_check2 CHECK (((status = 'delivered'::public.delivery_status) = (acked_at IS NOT NULL))),
@@ -855,6 +973,14 @@ CREATE VIEW public.listed_standbys AS
    FROM pg_stat_replication s
   WHERE ((state = 'streaming'::text) AND (sync_priority > 0))
   GROUP BY (lower(application_name));
+
+CREATE TABLE public.past_generations (
+    delivery_id uuid NOT NULL,
+    generation integer NOT NULL,
+    redriven_at timestamp with time zone DEFAULT now() NOT NULL,
+    acked_at timestamp with time zone,
+    dead_at timestamp with time zone
+);
 
 CREATE TABLE public.pruned_ranges (
     day date NOT NULL,
@@ -1045,6 +1171,9 @@ ALTER TABLE ONLY public.keys
 ALTER TABLE ONLY public.last_verification
     ADD CONSTRAINT last_verification_pkey PRIMARY KEY (singleton);
 
+ALTER TABLE ONLY public.past_generations
+    ADD CONSTRAINT past_generations_pkey PRIMARY KEY (delivery_id, generation);
+
 ALTER TABLE ONLY public.pruned_ranges
     ADD CONSTRAINT pruned_ranges_pkey PRIMARY KEY (day, partition, first);
 
@@ -1085,6 +1214,8 @@ CREATE INDEX deliveries_of_endpoint ON public.deliveries USING btree (endpoint_i
 CREATE INDEX deliveries_owed ON public.deliveries USING btree (tenant, id) WHERE ((status = ANY (ARRAY['pending'::public.delivery_status, 'in_flight'::public.delivery_status, 'dead'::public.delivery_status])) AND (discarded_at IS NULL));
 
 CREATE INDEX deliveries_pending ON public.deliveries USING btree (endpoint_id, due_at) WHERE (status = 'pending'::public.delivery_status);
+
+CREATE INDEX deliveries_received ON public.deliveries USING btree (received_at) WHERE ((status = 'in_flight'::public.delivery_status) AND (received_at IS NOT NULL));
 
 CREATE INDEX endpoint_state_breaker ON public.endpoint_state USING btree (endpoint_id) WHERE (breaker <> 'closed'::public.breaker_status);
 

@@ -77,7 +77,7 @@ def list_all(streams: Streams) -> None:
 @click.option(
     "--ack",
     type=click.Choice(["response", "explicit"]),
-    help="What proves that an event was processed: its 2xx, or a call of its own (explicit: not in this version yet).",
+    help="What proves that an event was processed: its 2xx, or a call of its own (explicit).",
 )
 @click.option("--signature", type=click.Choice(["relay", "standard", "stripe", "github", "none"]), help=SIGNATURES)
 @click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="A header of yours; may be repeated.")

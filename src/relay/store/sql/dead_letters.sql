@@ -109,7 +109,8 @@ select (select s.at from seen s order by s.at desc, s.id desc offset $5::bigint 
 -- index: deliveries_pkey, receipts_pkey, endpoints_pkey, delivery_attempts_pkey
 -- With the address of the last attempt, if any was made. An id carries the gateway's clock, hence the day before it.
 select d.receipt_id, d.id as delivery_id, d.endpoint_id, e.name as consumer, r.type, r.event_id,
-       d.dead_reason::text as reason, d.last_error, d.attempts, a.display_url, d.dead_at
+       d.dead_reason::text as reason, d.last_error, d.attempts, a.display_url, d.dead_at,
+       d.received_at is not null as was_received
 from unnest($2::uuid[]) as w (id)
 cross join lateral (select * from deliveries d0 where d0.id = w.id offset 0) d
 cross join lateral (select * from receipts r0 where r0.id = d.receipt_id offset 0) r

@@ -293,9 +293,9 @@ select r.id, r.endpoint_id from reaped r;
 
 -- name: bury_removed
 -- parameters: batch integer
--- index: deliveries_pending
--- Dead-letters what is pending for removed endpoints. An append that was under way while its endpoint was removed is
--- found by the next call.
+-- index: deliveries_pending, deliveries_of_endpoint or deliveries_received
+-- Dead-letters what is pending for removed endpoints, and what waits for their acks. An append that was under way while
+-- its endpoint was removed is found by the next call.
 with owed as materialized (
     select d.id from endpoints e
     cross join lateral (
@@ -304,11 +304,21 @@ with owed as materialized (
     ) d
     where e.removed_at is not null
     limit $1
+), awaited as materialized (
+    select d.id from endpoints e
+    cross join lateral (
+        select p.id from deliveries p
+        where p.status = 'in_flight' and p.received_at is not null and p.endpoint_id = e.id
+        limit $1 for no key update skip locked
+    ) d
+    where e.removed_at is not null
+    limit $1
 )
 update deliveries d
 set status = 'dead', dead_at = now(), dead_reason = 'endpoint_removed', last_error = 'the endpoint was removed'
 from endpoints e
-where d.id = any (array(select o.id from owed o)) and d.status = 'pending' and e.id = d.endpoint_id
+where d.id = any (array(select o.id from owed o union all select a.id from awaited a))
+  and (d.status = 'pending' or d.status = 'in_flight' and d.received_at is not null) and e.id = d.endpoint_id
 returning e.name;
 
 -- name: next_due

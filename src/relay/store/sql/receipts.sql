@@ -22,6 +22,20 @@ order by d.id;
 -- index: deliveries_pkey
 select d.* from shown_deliveries d where d.tenant = $1 and d.id = $2;
 
+-- name: past_generations
+-- parameters: receipts uuid[]
+-- index: past_generations_pkey
+-- The generations of their deliveries that ended by a re-drive. The receipts were found under their tenant before.
+select g.delivery_id, g.redriven_at, g.acked_at, g.dead_at
+from unnest($1::uuid[]) as r (id)
+cross join lateral (
+    select * from past_generations g0
+    where g0.delivery_id between overlay(r.id::text placing '00000000' from 29)::uuid
+                             and overlay(r.id::text placing 'ffffffff' from 29)::uuid
+    order by g0.delivery_id, g0.generation limit 10000
+) g
+order by g.delivery_id, g.redriven_at;
+
 -- name: closed_receipts
 -- parameters: receipts uuid[]
 -- index: receipts_pkey

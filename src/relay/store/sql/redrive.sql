@@ -30,7 +30,7 @@ order by d.id for no key update of d;
 -- attempt anyway; or `dead`, of which a person gave up none. What removed endpoints are owed stays as it is; one that is
 -- removed meanwhile has it buried again by the reaper.
 with held as materialized (
-    select d.id, d.acked_at is not null as acked, d.discarded_at is not null as discarded
+    select d.id, d.acked_at, d.dead_at, d.discarded_at is not null as discarded
     from deliveries d join endpoints e on e.id = d.endpoint_id
     where d.tenant = $1 and d.id = any ($2::uuid[]) and d.lease_token is null and d.status <> 'void'
       and e.removed_at is null
@@ -44,9 +44,12 @@ with held as materialized (
         generation_started_at = null, redriven_at = now(), received_at = null, acked_at = null, dead_reason = null,
         dead_at = null, discarded_at = null
     from held h where d.id = h.id
-    returning d.id, d.receipt_id, d.endpoint_id, d.generation, h.acked, h.discarded
+    returning d.id, d.receipt_id, d.endpoint_id, d.generation, h.acked_at, h.dead_at, h.discarded
+), ended as (
+    insert into past_generations (delivery_id, generation, acked_at, dead_at)
+    select m.id, m.generation - 1, m.acked_at, m.dead_at from moved m
 )
-select m.id, m.receipt_id, m.endpoint_id, e.name as consumer, m.generation, m.acked, m.discarded
+select m.id, m.receipt_id, m.endpoint_id, e.name as consumer, m.generation, m.acked_at is not null as acked, m.discarded
 from moved m join endpoints e on e.id = m.endpoint_id
 order by m.id;
 
@@ -87,9 +90,8 @@ where r.id = b.id and r.tenant is not distinct from $1;
 -- They are locked by lock_receipts before. Answers which of them are closed by this.
 update receipts r
 set discarded = r.discarded + b.discards, unrouted_at = null,
-    outcome = case when r.acked + r.discarded + b.discards >= greatest(r.expected, 1)
-                   then 'closed_incomplete'::receipt_outcome end,
-    closed_at = case when r.acked + r.discarded + b.discards >= greatest(r.expected, 1) then now() end
+    outcome = closing_outcome(r.expected, r.acked, r.discarded + b.discards, r.redriven),
+    closed_at = case when r.acked + r.discarded + b.discards >= greatest(r.expected, 1) then clock_timestamp() end
 from unnest($2::uuid[], $3::integer[]) as b (id, discards)
 where r.id = b.id and r.tenant is not distinct from $1
 returning r.id, r.outcome is not null as closed;
