@@ -72,7 +72,7 @@ async def test_an_endpoint_that_hangs_with_twenty_thousand_owed_keeps_its_first_
 async def test_endpoints_in_doubt_share_half_of_the_permits(house: House, receiver: Receiver) -> None:
     async with Gate() as hanging:
         in_doubt = [await house.endpoint(hanging.url, max_in_flight=64) for _ in range(PERMITS * 2)]
-        await house.execute("update endpoint_state set failures = 1")
+        await house.execute("update endpoint_state set answered_at = null")
         healthy = await house.endpoint(receiver.url("/ok"), max_in_flight=64)
         await owe(house, 1_000, *in_doubt)
         async with house.dispatching(FEW, limits=PATIENT):

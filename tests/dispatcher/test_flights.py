@@ -23,7 +23,7 @@ def flight(**changes: Any) -> Flight:
     target = destination()
     ready = http.prepare(target, user_agent="Relay/test", timeout_seconds=10.0)
     address = Address(target.endpoint_id, 1, target.name, target.ack, target.retry, ready)
-    return Flight(claimed(**changes), address, claimed_at=0.0, lease_ends_at=60.0)
+    return Flight(claimed(**changes), address, asked_at=0.0, claimed_at=0.0, lease_seconds=60.0)
 
 
 def busy(flights: Flights) -> dict[UUID, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from relay.dispatcher.lanes import FIRST_WINDOW, IDLE_LANES, Lane, Lanes
+from relay.dispatcher.lanes import CLAIM_SECONDS, FIRST_WINDOW, IDLE_LANES, Lane, Lanes
 from tests.support.deliveries import new_id
 
 LIMIT = 40
@@ -34,7 +34,7 @@ def answer(lanes: Lanes, taken: list[Lane], now: float = 0.0) -> None:
 def fail(lanes: Lanes, taken: list[Lane]) -> None:
     for lane in taken:
         lanes.leave(lane)
-        lanes.failed(lane)
+        lanes.failed(lane, 0.0)
 
 
 def test_a_lane_of_which_nobody_has_heard_gets_a_small_window() -> None:
@@ -154,3 +154,26 @@ def test_a_lane_is_stuck_once_it_has_been_full_for_a_while() -> None:
     assert list(lanes.allowance(0.1).stuck) == [CRM]
     lanes.leave(taken[0])
     assert list(lanes.allowance(0.2).stuck) == []
+
+
+def test_what_was_claimed_before_a_lane_closed_is_not_to_be_sent() -> None:
+    lanes = Lanes(LIMIT)
+    lanes.close({CRM}, 10.0)
+    assert lanes.is_closed_since(CRM, asked_at=9.9)
+    assert not lanes.is_closed_since(CRM, asked_at=10.1)
+    assert not lanes.is_closed_since(ERP, asked_at=9.9)
+
+
+def test_a_closing_is_forgotten_when_no_claim_is_as_old() -> None:
+    lanes = Lanes(LIMIT)
+    lanes.close({CRM}, 10.0)
+    lanes.close({ERP}, 10.0 + CLAIM_SECONDS)
+    assert not lanes.is_closed_since(CRM, asked_at=9.9)
+
+
+def test_a_lane_that_hung_for_long_is_remembered_from_when_that_was_known() -> None:
+    lanes = Lanes(LIMIT)
+    lane = lanes.enter(CRM, 0.0)
+    lanes.leave(lane)
+    lanes.failed(lane, 5.0)
+    assert window(lanes, CRM, now=5.5) == FIRST_WINDOW // 2

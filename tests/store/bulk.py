@@ -22,7 +22,7 @@ with secret as (
     from generate_series(1, $1::integer) as n cross join secret s
     returning id
 ), state as (
-    insert into endpoint_state (endpoint_id) select m.id from made m
+    insert into endpoint_state (endpoint_id, answered_at) select m.id, now() from made m
 )
 select m.id from made m order by m.id
 """

@@ -13,14 +13,14 @@ import pytest
 from relay.domain.backoff import DEFAULT
 from relay.domain.breaker import Breaker, BreakerPolicy, BreakerState, Observed, observe
 from relay.domain.bucket import Bucket
-from relay.domain.delivery import ClaimedDelivery, DeliveryMove
+from relay.domain.delivery import ClaimedDelivery, DeadReason, DeliveryMove
 from relay.domain.endpoint import EndpointState
 from relay.domain.outcome import DeferralReason, LaneNotice
 from relay.store.database import Database
 from relay.store.endpoints import Destinations
 from relay.store.health import Health
 from relay.store.queue import FIRST_LANE, UNBOUNDED, Allowance, Gates, LaneMove, Queue
-from tests.store.world import TENANT, WIDE, World, allowed, attempt, held, lanes_of, new_id
+from tests.store.world import GONE, TENANT, WIDE, World, allowed, attempt, held, lanes_of, new_id
 
 FAILED = LaneNotice(answered=False)
 ANSWERED = LaneNotice(answered=True)
@@ -309,6 +309,7 @@ async def test_a_probe_that_taught_nothing_lets_the_next_one_try_at_once(world: 
 
 async def test_without_a_breaker_nothing_is_counted_and_nothing_closes(world: World) -> None:
     await opened(world)
+    await world.sql("update endpoint_state set answered_at = now()")
     queue = Queue(world.database, world.database, Gates(breaker=None))
     claim = await queue.claim_due(after=FIRST_LANE, batch=10, token=new_id(), lease_seconds=60.0)
     assert len(claim.deliveries) == 10
@@ -377,7 +378,7 @@ async def test_the_databases_breaker_moves_as_the_domains_does(world: World) -> 
 async def test_lanes_in_doubt_give_one_delivery_each_and_no_more_than_they_may_together(world: World) -> None:
     doubtful = [await lane_of(world, owed=10) for _ in range(5)]
     sound = await lane_of(world, owed=10)
-    await world.sql("update endpoint_state set failures = 2 where endpoint_id = any ($1)", doubtful)
+    await world.sql("update endpoint_state set answered_at = null where endpoint_id = any ($1)", doubtful)
     claim = await world.queue.claim_due(
         after=FIRST_LANE, batch=1_000, token=new_id(), lease_seconds=60.0, allowance=Allowance(doubtful=3)
     )
@@ -610,7 +611,7 @@ async def test_an_endpoint_that_moves_to_another_url_begins_anew(world: World) -
     assert (await world.claim()).deliveries == ()
     await world.endpoints.update(TENANT, lane, lambda config: replace(config, url="http://127.0.0.1:9099/other"))
     assert await breaker(world) == ("closed", 0, 0)
-    assert len((await world.claim()).deliveries) == 20
+    assert len((await world.claim()).deliveries) == 1
 
 
 async def test_where_there_is_no_breaker_none_stays_open_on_record(world: World) -> None:
@@ -635,3 +636,53 @@ async def test_an_endpoint_gets_no_more_time_than_a_lease_leaves(world: World) -
     found = await destinations.read([slow, quick])
     assert [getattr(found[each], "timeout_seconds", None) for each in (slow, quick)] == [15.0, 3.0]
     assert await destinations.beyond_timeout() == ["slow"]
+
+
+async def test_who_answers_is_known_to_all_and_who_fails_is_in_doubt_with_or_without_a_breaker(world: World) -> None:
+    lane = await lane_of(world, owed=30)
+    queue = Queue(world.database, world.database, Gates(breaker=None))
+    claimed = (await world.claim(batch=2)).deliveries
+    await queue.record([attempt(claimed[0], DeliveryMove.RETRY, delay=60.0, lane=FAILED)])
+    in_doubt = await queue.claim_due(after=FIRST_LANE, batch=10, token=new_id(), lease_seconds=60.0)
+    assert (len(in_doubt.deliveries), in_doubt.doubtful) == (1, frozenset({lane}))
+    await queue.record([attempt(claimed[1], lane=ANSWERED)])
+    sound = await queue.claim_due(after=FIRST_LANE, batch=10, token=new_id(), lease_seconds=60.0)
+    assert (len(sound.deliveries), sound.doubtful) == (10, frozenset())
+
+
+async def test_who_has_not_answered_for_long_is_in_doubt(world: World) -> None:
+    await lane_of(world, owed=30)
+    await world.sql("update endpoint_state set answered_at = now() - interval '601 s'")
+    assert len((await world.claim(batch=10)).deliveries) == 1
+
+
+async def test_an_answer_is_put_on_record_once_a_minute(world: World) -> None:
+    await lane_of(world, owed=30)
+    claimed = (await world.claim(batch=3)).deliveries
+    written = "select xmin::text from endpoint_state"
+    before = await world.value(written)
+    await world.record(attempt(claimed[0], lane=ANSWERED))
+    assert await world.value(written) == before
+    await world.sql("update endpoint_state set answered_at = now() - interval '61 s'")
+    await world.record(attempt(claimed[1], lane=ANSWERED))
+    assert await world.value("select answered_at > now() - interval '1 s' from endpoint_state")
+
+
+async def test_a_record_names_every_lane_that_it_shut(world: World) -> None:
+    throttled, sibling, gone, dead = [await lane_of(world, owed=5) for _ in range(4)]
+    await world.sql("update endpoints set credential = 'one' where id = any ($1)", [throttled, sibling])
+    claimed = (await world.claim()).deliveries
+    of = {lane: [each for each in claimed if each.endpoint_id == lane] for lane in (throttled, gone, dead)}
+    recorded = await world.record(
+        attempt(of[throttled][0], DeliveryMove.RETRY, lane=held(30.0)),
+        attempt(of[gone][0], DeliveryMove.BURY, dead=DeadReason.PERMANENT_FAILURE, lane=GONE),
+        *(attempt(each, DeliveryMove.RETRY, lane=FAILED) for each in of[dead]),
+    )
+    assert recorded.shut == {throttled, sibling, gone, dead}
+
+
+async def test_what_waits_for_an_explicit_ack_fills_no_slot(world: World) -> None:
+    lane = await world.add_endpoint(replace(WIDE, name="narrow", max_in_flight=1))
+    await world.owe(2, lane)
+    await world.record(attempt(await world.claim_one(), DeliveryMove.RECEIVE, lane=ANSWERED))
+    assert await world.value("select is_full(s) from endpoint_state s") is False

@@ -185,10 +185,11 @@ class World:
     async def add_endpoint(
         self, config: EndpointConfig | None = None, *, tenant: str = TENANT, secret: str = "whsec_one"
     ) -> UUID:
-        """An endpoint of the tenant; without a configuration, one that limits nothing."""
+        """An endpoint of the tenant that answers; without a configuration, one that limits nothing."""
         endpoint = new_id()
         config = config or replace(WIDE, name=endpoint.hex)
         await self.endpoints.create(tenant, endpoint, config, secret_id=new_id(), secret=Secret(secret))
+        await self.sql("update endpoint_state set answered_at = now() where endpoint_id = $1", endpoint)
         return endpoint
 
     async def add_endpoints(self, number: int, *, max_in_flight: int = 100_000) -> list[UUID]:

@@ -69,14 +69,15 @@ class House:
         self.ear = Ear()
 
     async def endpoint(self, url: str, **config: Any) -> UUID:
-        """A new endpoint of the default tenant, without a limit to its rate unless one is given; a `secret` of its own
-        stands among the fields."""
+        """A new endpoint of the default tenant that answers, without a limit to its rate unless one is given; a
+        `secret` of its own stands among the fields."""
         secret = config.pop("secret", SECRET)
         rate = {"rate_per_second": 100_000, "burst": 100_000}
         fields = {"name": f"n-{os.urandom(4).hex()}", "url": url, **rate, **config}
         made = await self.endpoints.create(
             TENANT, new_id(), EndpointConfig(**fields), secret_id=new_id(), secret=Secret(secret)
         )
+        await self.execute("update endpoint_state set answered_at = now() where endpoint_id = $1", made.id)
         return made.id
 
     async def event(self, *endpoints: UUID, payload: bytes = PAYLOAD) -> UUID:

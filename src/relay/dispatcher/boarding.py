@@ -68,7 +68,11 @@ class Boarding:
         for delivery in sendable:
             address = addresses[delivery.endpoint_id]
             if isinstance(address, Address):
-                flights.append(Flight(delivery, address, claimed_at, asked_at + self._lease_seconds))
+                flights.append(
+                    Flight(
+                        delivery, address, asked_at=asked_at, claimed_at=claimed_at, lease_seconds=self._lease_seconds
+                    )
+                )
             else:
                 unusable.append(delivery)
         self._launcher.flights.board(flights, claimed_at)

@@ -19,17 +19,21 @@ from relay.domain.delivery import ClaimedDelivery
 class Flight:
     """One claimed delivery on its way to its address.
 
-    `claimed_at` and `lease_ends_at` are this process's monotonic seconds; the lease's end is early by the claim's own
-    duration, since it began no sooner than the claim was asked for. `launched_at` is None until the sender has it.
+    `asked_at` and `claimed_at`, between which the claim was made, and `lease_ends_at` are this process's monotonic
+    seconds; a lease of `lease_seconds` ends that long after it was asked for, or later. `launched_at` is None until the
+    sender has it.
     """
 
-    __slots__ = ("address", "claimed", "claimed_at", "landed", "lane", "launched_at", "lease_ends_at")
+    __slots__ = ("address", "asked_at", "claimed", "claimed_at", "landed", "lane", "launched_at", "lease_ends_at")
 
-    def __init__(self, claimed: ClaimedDelivery, address: Address, claimed_at: float, lease_ends_at: float) -> None:
+    def __init__(
+        self, claimed: ClaimedDelivery, address: Address, *, asked_at: float, claimed_at: float, lease_seconds: float
+    ) -> None:
         self.claimed = claimed
         self.address = address
+        self.asked_at = asked_at
         self.claimed_at = claimed_at
-        self.lease_ends_at = lease_ends_at
+        self.lease_ends_at = asked_at + lease_seconds
         self.launched_at: float | None = None
         self.landed = False
         self.lane: Lane | None = None

@@ -1,13 +1,14 @@
 """Lanes, as one process sees them: how much of each is under way here, and how much may be.
 
 Owns the windows. A lane starts with a small window that grows with every answer and shrinks with every failure, as in
-TCP's slow start; the endpoint's `max_in_flight` bounds it, and half of the process's permits do. Lanes whose last send
-failed, or that say nothing, are in doubt, and share half of the permits. Invariant: however many endpoints hang, once
-that is known the other half is for those that answer.
+TCP's slow start; the endpoint's `max_in_flight` bounds it, and half of the process's permits do. Lanes that did not
+answer last time or not for long, or that say nothing, are in doubt, and share half of the permits. Invariant: however
+many endpoints hang, the other half is for those that answer.
 """
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Collection
 from uuid import UUID
@@ -23,6 +24,9 @@ SILENT_SECONDS = 1.0
 STUCK_SECONDS = 0.1
 """What waits in a lane that has been full for so long is told why."""
 
+CLAIM_SECONDS = 60.0
+"""More than passes between asking for a claim and launching what it gave, or giving it up."""
+
 IDLE_SECONDS = 1.0
 IDLE_LANES = 512
 """How long, and for how many lanes, a window is remembered while nothing is under way."""
@@ -31,7 +35,7 @@ IDLE_LANES = 512
 class Lane:
     """One endpoint's part in this process.
 
-    `heard_at` is when it last answered, or when what is under way began; `full_since` is None while its window has
+    `heard_at` is when a send last ended, or when what is under way began; `full_since` is None while its window has
     room. `limited` tells whether the window was full when the last permit was taken: one that is not used does not
     grow.
     """
@@ -57,6 +61,7 @@ class Lanes:
         self._lanes: dict[UUID, Lane] = {}
         self._idle: OrderedDict[UUID, Lane] = OrderedDict()
         self._shut: set[UUID] = set()
+        self._closed_at: dict[UUID, float] = {}
 
     def enter(self, endpoint: UUID, now: float) -> Lane:
         """Take a permit of this endpoint's lane."""
@@ -94,9 +99,10 @@ class Lanes:
         if lane.limited and lane.window < self._widest:
             lane.window += 1
 
-    def failed(self, lane: Lane) -> None:
-        """The endpoint has not answered."""
+    def failed(self, lane: Lane, now: float) -> None:
+        """The endpoint has not answered; it is remembered from now on."""
         lane.doubtful = True
+        lane.heard_at = now
         lane.window = max(1, lane.window // 2)
 
     def shut(self, endpoint: UUID) -> None:
@@ -106,6 +112,16 @@ class Lanes:
     def reopen(self, endpoint: UUID) -> None:
         """The database keeps the lane closed itself from now on."""
         self._shut.discard(endpoint)
+
+    def close(self, endpoints: Collection[UUID], now: float) -> None:
+        """The database has closed these lanes by now: what was claimed before is not to be sent."""
+        if endpoints:
+            recent = {each: at for each, at in self._closed_at.items() if now - at < CLAIM_SECONDS}
+            self._closed_at = {**recent, **dict.fromkeys(endpoints, now)}
+
+    def is_closed_since(self, endpoint: UUID, asked_at: float) -> bool:
+        """Whether this lane was closed after a claim was asked for."""
+        return bool(self._closed_at) and self._closed_at.get(endpoint, -math.inf) >= asked_at
 
     def is_shut(self, endpoint: UUID) -> bool:
         """Whether an answer has closed this lane and the database may not know of it yet."""

@@ -157,7 +157,7 @@ class Launcher:
         if notice.answered:
             lanes.answered(flight.lane, self._ambient.monotonic())
         else:
-            lanes.failed(flight.lane)
+            lanes.failed(flight.lane, self._ambient.monotonic())
         if notice.disable or notice.hold_seconds:
             lanes.shut(flight.claimed.endpoint_id)
 
@@ -173,7 +173,8 @@ class Launcher:
     def _grounded(self, flight: Flight, now: float) -> bool:
         """Deal with a flight that must not be sent; answers whether it was one."""
         claimed, address = flight.claimed, flight.address
-        if self.flights.lanes.is_shut(claimed.endpoint_id):
+        lanes = self.flights.lanes
+        if lanes.is_shut(claimed.endpoint_id) or lanes.is_closed_since(claimed.endpoint_id, flight.asked_at):
             self.flights.land(flight)
             self._recorder.hand_back([flight.lease], HandBackReason.GATE, 0.0)
         elif flight.lease_ends_at - now < address.ready.timeout_seconds:

@@ -20,7 +20,6 @@ from relay.dispatcher.alarm import Alarm
 from relay.dispatcher.flights import Flight, Flights
 from relay.domain.ambient import Ambient
 from relay.domain.attempt import AttemptRecord, snippet_text
-from relay.domain.breaker import BreakerState
 from relay.domain.delivery import DeadReason, DeliveryMove
 from relay.domain.outcome import (
     Acked,
@@ -203,10 +202,10 @@ class Recorder:
                 self._flights.lanes.reopen(outcome.record.endpoint_id)
 
     def _ground(self, batch: list[Outcome], recorded: Recorded) -> None:
-        """What was claimed for a lane before it closed, and is not sent yet, goes back."""
-        closed = {each.endpoint_id for each in recorded.breakers if each.state is BreakerState.OPEN}
-        closed.update(outcome.record.endpoint_id for outcome in batch if _closes_its_lane(outcome))
-        if closed and (grounded := self._flights.ground(closed)):
+        """What was claimed for a lane before it closed, and is not sent yet, goes back, also what has yet to board."""
+        shut = recorded.shut.union(each.record.endpoint_id for each in batch if _closes_its_lane(each))
+        self._flights.lanes.close(shut, self._ambient.monotonic())
+        if shut and (grounded := self._flights.ground(shut)):
             self.hand_back([flight.lease for flight in grounded], HandBackReason.GATE, 0.0)
 
     def _tell(self, batch: list[Outcome], recorded: Recorded, seconds: float) -> None:

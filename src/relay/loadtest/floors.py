@@ -20,7 +20,7 @@ import uvloop
 from relay.domain.attempt import AttemptRecord
 from relay.domain.delivery import ClaimedDelivery, DeliveryMove
 from relay.domain.egress import EgressPolicy
-from relay.domain.outcome import OutcomeClass
+from relay.domain.outcome import LaneNotice, OutcomeClass
 from relay.domain.sending import OutboundRequest, Phases, SendFacts
 from relay.loadtest.backlog import new_id, payload
 from relay.sender import HttpSender, SendLimits
@@ -109,6 +109,7 @@ def delivered(claimed: ClaimedDelivery) -> AttemptRecord:
         snippet="ok",
         phases=Phases(0.1, 0.0, 0.1, 0.5, 0.6),
         display_url="http://127.0.0.1:9099/ok",
+        lane=LaneNotice(answered=True),
     )
 
 

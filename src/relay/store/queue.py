@@ -56,8 +56,8 @@ class Claim:
     `resume_after` is where the next one goes on, `FIRST_LANE` when this one saw every lane. `came_around` tells that
     the last of all lanes was passed, `contended` that somebody else was taking from an open lane, so that it is worth
     asking again. `found_closed` are the consumers of lanes that were found closed, and by which gate, each closing
-    once; `deferrals` counts the waits that this claim put on record. `doubtful` are endpoints of which the last send
-    failed. `written_by` are the transactions that made the
+    once; `deferrals` counts the waits that this claim put on record. `doubtful` are endpoints that did not answer last
+    time, or not for long. `written_by` are the transactions that made the
     deliveries owed, the last 32 bits of numbers below `before_xid` of this `numbering`; None where the event itself is
     gone. `event_ages` are the seconds since the events' appends, one for each.
     """
@@ -119,13 +119,15 @@ class LaneMove:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a batch of outcomes did: which attempts were refused as stale, which receipts closed and how, and which
-    breakers moved. What an explicit ack had moved meanwhile was neither moved nor lost."""
+    """What a batch of outcomes did: which attempts were refused as stale, which receipts closed and how, which
+    breakers moved, and which lanes were shut: by their breaker, by a hold (with those of the same credential) or for
+    good. What an explicit ack had moved meanwhile was neither moved nor lost."""
 
     lost: frozenset[tuple[UUID, UUID]]
     closed: Mapping[UUID, ReceiptOutcome]
     breakers: tuple[LaneMove, ...] = ()
     acked_meanwhile: frozenset[tuple[UUID, UUID]] = frozenset()
+    shut: frozenset[UUID] = frozenset()
 
 
 class Queue:
@@ -207,8 +209,11 @@ class Queue:
         return Recorded(
             lost=frozenset((a.delivery_id, a.lease_token) for a in attempts) - moved - settled,
             closed={a.receipt_id: outcomes[a.delivery_id] for a in attempts if a.delivery_id in outcomes},
-            breakers=tuple(LaneMove(row["lane"], BreakerState(row["breaker"]), row["trips"]) for row in moves),
             acked_meanwhile=settled,
+            breakers=tuple(
+                LaneMove(row["lane"], BreakerState(row["breaker"]), row["trips"]) for row in moves if row["breaker"]
+            ),
+            shut=frozenset(row["lane"] for row in moves if row["breaker"] in (None, BreakerState.OPEN)),
         )
 
     async def hand_back(self, leases: Sequence[tuple[UUID, UUID]], *, delay_seconds: float = 0.0) -> int:

@@ -273,7 +273,8 @@ CREATE TABLE public.endpoint_state (
     held_reason text,
     found_closed_at timestamp with time zone,
     found_closed_reason text,
-    full_at timestamp with time zone
+    full_at timestamp with time zone,
+    answered_at timestamp with time zone
 )
 WITH (fillfactor='50');
 
@@ -312,7 +313,7 @@ CREATE TABLE public.endpoints (
 );
 
 CREATE FUNCTION public.available_tokens(e public.endpoints, s public.endpoint_state, p_now timestamp with time zone) RETURNS double precision
-    LANGUAGE sql IMMUTABLE
+    LANGUAGE sql STABLE
     AS $$
     select case when s.tokens_at > p_now + interval '1 minute' then e.burst else least(
         e.burst,
@@ -361,7 +362,7 @@ begin
 end $$;
 
 CREATE FUNCTION public.closed_by(e public.endpoints, s public.endpoint_state, p_breaker boolean, p_now timestamp with time zone) RETURNS text
-    LANGUAGE sql IMMUTABLE
+    LANGUAGE sql STABLE
     AS $$
     select case
         when e.status <> 'active' then 'paused'
@@ -459,11 +460,19 @@ begin
     return made;
 end $_$;
 
+CREATE FUNCTION public.is_doubtful(s public.endpoint_state, p_breaker boolean, p_now timestamp with time zone) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+    select s.answered_at is null or s.answered_at < p_now - interval '10 minutes'
+        or (p_breaker and s.breaker <> 'closed')
+$$;
+
 CREATE FUNCTION public.is_full(s public.endpoint_state) RETURNS boolean
     LANGUAGE sql STABLE
     AS $$
     select s.full_at is not null
-       and exists (select from deliveries d where d.endpoint_id = s.endpoint_id and d.status = 'in_flight')
+       and exists (select from deliveries d where d.endpoint_id = s.endpoint_id and d.status = 'in_flight'
+                                              and d.lease_token is not null)
 $$;
 
 CREATE FUNCTION public.lane_closed_by(e public.endpoints) RETURNS text
@@ -481,13 +490,13 @@ CREATE FUNCTION public.lane_opens_at(e public.endpoints) RETURNS timestamp with 
 $$;
 
 CREATE FUNCTION public.looked_at(p_before timestamp with time zone, p_now timestamp with time zone) RETURNS timestamp with time zone
-    LANGUAGE sql IMMUTABLE
+    LANGUAGE sql STABLE
     AS $$
     select case when p_before > p_now + interval '1 minute' then p_now else greatest(p_before, p_now) end
 $$;
 
 CREATE FUNCTION public.opens_at(e public.endpoints, s public.endpoint_state, p_breaker boolean) RETURNS timestamp with time zone
-    LANGUAGE sql IMMUTABLE
+    LANGUAGE sql STABLE
     AS $$
     select greatest(
         s.held_until,
@@ -620,7 +629,8 @@ begin
     select array_agg(s.endpoint_id) into lanes
     from endpoint_state s
     where s.endpoint_id = any (lanes)
-      and (s.breaker <> 'closed' or s.failures > 0 or s.endpoint_id = any (troubled));
+      and (s.breaker <> 'closed' or s.failures > 0 or s.endpoint_id = any (troubled)
+           or s.answered_at is null or s.answered_at < now() - interval '1 minute');
     if lanes is not null then
         return query
             select null::uuid, null::uuid, false, null::receipt_outcome, m.lane, m.breaker, m.trips
@@ -669,66 +679,90 @@ CREATE FUNCTION public.teach_lanes(p_lanes uuid[], p_held uuid[], p_held_tokens 
     AS $$
 #variable_conflict use_column
 declare
+    locked uuid[];
     known endpoint_state;
     learned endpoint_state;
     notice record;
     disabled record;
 begin
     -- with those that a hold reaches over their credential
-    perform from endpoint_state s
-    where s.endpoint_id = any (p_lanes || array(
-        select b.id from unnest(o_endpoint, o_hold) as o (endpoint, hold)
-        join endpoints a on a.id = o.endpoint
-        join endpoints b on b.credential = a.credential and b.removed_at is null
-        where o.hold < 'infinity'))
-    order by s.endpoint_id for no key update;
+    select array_agg(l.endpoint_id) into locked from (
+        select s.endpoint_id from endpoint_state s
+        where s.endpoint_id = any (p_lanes || array(
+            select b.id
+            from (select distinct o.endpoint from unnest(o_endpoint, o_hold) as o (endpoint, hold)
+                  where o.hold < 'infinity') h
+            join endpoints a on a.id = h.endpoint
+            join endpoints b on b.credential = a.credential and b.removed_at is null))
+        order by s.endpoint_id for no key update
+    ) l;
 
-    if p_threshold is not null then
-        for notice in
-            select o.endpoint, array_agg(o.token order by o.place) as tokens,
-                   array_agg(o.claimed_at order by o.place) as began, array_agg(o.answered order by o.place) as answered
-            from unnest(o_delivery, o_token, o_claimed_at, o_endpoint, o_answered) with ordinality
-                as o (delivery, token, claimed_at, endpoint, answered, place)
-            join unnest(p_held, p_held_tokens) as h (id, token) on h.id = o.delivery and h.token = o.token
-            where o.endpoint = any (p_lanes)
-            group by o.endpoint order by o.endpoint
-        loop
-            select s.* into known from endpoint_state s where s.endpoint_id = notice.endpoint;
-            continue when known.endpoint_id is null;
-            learned := known;
+    for notice in
+        select o.endpoint, array_agg(o.token order by o.place) as tokens,
+               array_agg(o.claimed_at order by o.place) as began, array_agg(o.answered order by o.place) as answered,
+               (array_agg(o.answered order by o.place desc) filter (where o.answered is not null))[1] as last_answered
+        from unnest(o_delivery, o_token, o_claimed_at, o_endpoint, o_answered) with ordinality
+            as o (delivery, token, claimed_at, endpoint, answered, place)
+        join unnest(p_held, p_held_tokens) as h (id, token) on h.id = o.delivery and h.token = o.token
+        where o.endpoint = any (p_lanes) and o.endpoint = any (locked)
+        group by o.endpoint order by o.endpoint
+    loop
+        select s.* into known from endpoint_state s where s.endpoint_id = notice.endpoint;
+        learned := known;
+        if p_threshold is not null then
             for place in 1 .. cardinality(notice.tokens) loop
                 learned := breaker_after(
                     learned, notice.tokens[place], notice.began[place], notice.answered[place],
                     p_threshold, p_cooldown, p_max_cooldown, now());
             end loop;
-            continue when learned is not distinct from known;
-            update endpoint_state s
-            set breaker = learned.breaker, failures = learned.failures, trips = learned.trips,
-                opened_at = learned.opened_at, cooldown_until = learned.cooldown_until,
-                probe_token = learned.probe_token, probe_until = learned.probe_until
-            where s.endpoint_id = notice.endpoint;
-            if learned.breaker <> known.breaker or learned.opened_at is distinct from known.opened_at then
-                lane := notice.endpoint;
-                breaker := learned.breaker;
-                trips := learned.trips;
-                return next;
-            end if;
-        end loop;
-    end if;
+        end if;
+        if not notice.last_answered then
+            learned.answered_at := null;
+        elsif notice.last_answered and (known.answered_at is null or known.answered_at < now() - interval '1 minute') then
+            learned.answered_at := now();
+        end if;
+        continue when learned is not distinct from known;
+        update endpoint_state s
+        set breaker = learned.breaker, failures = learned.failures, trips = learned.trips,
+            opened_at = learned.opened_at, cooldown_until = learned.cooldown_until,
+            probe_token = learned.probe_token, probe_until = learned.probe_until, answered_at = learned.answered_at
+        where s.endpoint_id = notice.endpoint;
+        if learned.breaker <> known.breaker or learned.opened_at is distinct from known.opened_at then
+            lane := notice.endpoint;
+            breaker := learned.breaker;
+            trips := learned.trips;
+            return next;
+        end if;
+    end loop;
 
+    breaker := null;
+    trips := null;
     -- a hold that lasts longer already stays, with its reason
-    update endpoint_state s
-    set held_until = now() + w.seconds * interval '1 second', held_reason = w.reason
-    from (
-        select distinct on (b.id) b.id, o.hold as seconds, o.reason
-        from unnest(o_delivery, o_token, o_endpoint, o_hold, o_hold_reason) as o (delivery, token, endpoint, hold, reason)
-        join unnest(p_held, p_held_tokens) as h (id, token) on h.id = o.delivery and h.token = o.token
-        join endpoints a on a.id = o.endpoint
-        join endpoints b on b.id = a.id or (b.credential = a.credential and b.removed_at is null)
-        where o.hold < 'infinity'
-        order by b.id, o.hold desc
-    ) w
-    where s.endpoint_id = w.id and (s.held_until is null or s.held_until < now() + w.seconds * interval '1 second');
+    for lane in
+        with wished as (
+            select o.endpoint, max(o.hold) as seconds, min(o.reason) as reason
+            from unnest(o_delivery, o_token, o_endpoint, o_hold, o_hold_reason)
+                as o (delivery, token, endpoint, hold, reason)
+            join unnest(p_held, p_held_tokens) as h (id, token) on h.id = o.delivery and h.token = o.token
+            where o.hold < 'infinity'
+            group by o.endpoint
+        ), reached as (
+            select b.id, max(w.seconds) as seconds, min(w.reason) as reason
+            from wished w
+            join endpoints a on a.id = w.endpoint
+            join endpoints b on b.id = a.id or (b.credential = a.credential and b.removed_at is null)
+            group by b.id
+        )
+        update endpoint_state s
+        set held_until = greatest(s.held_until, now() + r.seconds * interval '1 second'),
+            held_reason = case when s.held_until >= now() + r.seconds * interval '1 second' then s.held_reason
+                               else r.reason end
+        from reached r
+        where s.endpoint_id = r.id and s.endpoint_id = any (locked)
+        returning s.endpoint_id
+    loop
+        return next;
+    end loop;
 
     for disabled in
         select o.endpoint, min(o.reason) as reason
@@ -740,6 +774,8 @@ begin
         update endpoints e
         set status = 'disabled', status_reason = disabled.reason, revision = e.revision + 1, updated_at = now()
         where e.id = disabled.endpoint and e.status = 'active' and e.removed_at is null;
+        lane := disabled.endpoint;
+        return next;
     end loop;
 end $$;
 

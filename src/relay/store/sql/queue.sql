@@ -15,9 +15,9 @@
 --
 -- An open lane is locked before it is taken from, and pays a token for each row. One that somebody else has locked is
 -- passed over as well, and `contended` tells of it; so a claim waits for nothing. A lane whose breaker has cooled
--- down, or whose last probe is overdue, gives one row, the probe. A lane whose last send failed, or that has a breaker
--- which is not closed, is in doubt (`doubtful_lanes`): it gives one row, and all of those together no more than
--- `doubtful`.
+-- down, or whose last probe is overdue, gives one row, the probe. A lane that was not answered last time, or has
+-- not been for long, or whose breaker is not closed, is in doubt (`doubtful_lanes`): it gives one row, and all of those
+-- together no more than `doubtful`.
 --
 -- A lane that is found closed while something in it is due is marked with its gate, once (`closed_lanes`,
 -- `closed_gates`); when it gives rows again, or another gate closes it, the first delivery behind the gate gets an
@@ -57,7 +57,7 @@ with recursive lane as (
                    case when d.doubtful then least(r.room, $9::integer - l.doubts, 1) else r.room end as room
             from (select least(e.max_in_flight, coalesce(($7::integer[])[p.place], $8::integer))
                              - coalesce(($6::integer[])[p.place], 0) as room) r
-            cross join (select $11 and (s.breaker <> 'closed' or s.failures > 0) as doubtful) d
+            cross join (select is_doubtful(s, $11, now()) as doubtful) d
         ) r
         cross join lateral (
             select r.room, r.doubtful,
@@ -143,7 +143,8 @@ with recursive lane as (
     select w.id, now(), '00000000-0000-0000-0000-000000000000', w.attempts, w.generation, 'deferred', w.gate,
            least(extract(epoch from now() - w.since) * 1000, 2147483647)::integer
     from (
-        (select distinct on (c.endpoint_id) c.id, greatest(g.found_closed_at, c.due_at) as since,
+        (select distinct on (c.endpoint_id) c.id, case when g.found_closed_reason = 'rate_limit' then c.due_at
+                                                    else greatest(g.found_closed_at, c.due_at) end as since,
                 c.attempts - 1 as attempts, c.generation, g.found_closed_reason as gate,
                 -- what came when the gate had opened did not wait for it
                 case when g.found_closed_reason = 'endpoint_concurrency' then now() else g.opens_at end as until
@@ -348,7 +349,7 @@ cross join lateral (select array_position($1::uuid[], l.endpoint_id) as place of
 cross join lateral (
     -- one by one by their keys, even in a plan that was made while there were no endpoints
     select e.status = 'active' and e.removed_at is null as open, e.max_in_flight,
-           $5 and (s.breaker <> 'closed' or s.failures > 0) as doubtful,
+           is_doubtful(s, $5, now()) as doubtful,
            least(opens_at(e, s, $5),
                  case when $5 and s.breaker = 'half_open' then
                      greatest(s.held_until, now() + (0.2 + 0.2 * random()) * interval '1 second') end) as opens_at
