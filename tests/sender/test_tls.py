@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from relay.domain.sending import ErrorClass
-from relay.sender import NoAuthorities, SendLimits
+from relay.sender import NoAuthorities, SendLimits, wire
 from tests.sender.authority import Authority
 from tests.sender.conftest import request, sending
 from tests.support.scripted_dns import Records, ScriptedDns
@@ -201,7 +201,11 @@ async def test_a_peer_that_ends_tls_without_saying_so_leaves_the_status(
     assert (facts.status_code, facts.error_class) == (500, ErrorClass.RESET)
 
 
-async def test_many_handshakes_at_once_leave_the_loop_its_turns(authority: Authority, trusting: SendLimits) -> None:
+async def test_many_handshakes_at_once_leave_the_loop_its_turns(
+    monkeypatch: pytest.MonkeyPatch, authority: Authority, trusting: SendLimits
+) -> None:
+    """A wake-up whose time is over ends; here after a single socket, however quick or busy the machine is."""
+    monkeypatch.setattr(wire, "BUSY_SECONDS", -1.0)
     context = authority.issue(A_NAME).context()
     loop, turns, done = asyncio.get_running_loop(), 0, False
 
@@ -217,7 +221,7 @@ async def test_many_handshakes_at_once_leave_the_loop_its_turns(authority: Autho
             facts = await here.send_all(*[request(server.url(host=A_NAME)) for _ in range(100)])
             done = True
     assert {each.status_code for each in facts} == {200}
-    # each handshake is some milliseconds of work: others are asked at least once between two of them
+    # each handshake is some milliseconds of work: others can be asked between any two of them
     assert turns >= 100
 
 

@@ -38,7 +38,8 @@ class SendLimits:
     taken before the connection is dropped, `snippet_bytes` of them are kept. `connections` bounds the requests on the
     wire and, idle ones included, the open connections; `connections_per_host` the requests on the wire to one host and
     port, which may have many endpoints. Requests beyond wait, on their own time. A kept connection is not used again
-    after `idle_seconds` without use or `lifetime_seconds` of age.
+    after `idle_seconds` without use or `lifetime_seconds` of age. `framing_bytes` are what an answer may have beside
+    its body: its head, chunks' sizes and extensions, trailers, TLS; looked at twice a second, sooner where much comes.
     `ca_file` (PEM) replaces the system's authorities.
     """
 

@@ -93,6 +93,7 @@ class HttpSender(Generic[Token]):
             connections=self._limits.connections,
             clock=self._clock,
             collected=self._collected,
+            lively=self._look_at_lively,
             on_fault=self._on_fault,
         )
         try:
@@ -186,7 +187,7 @@ class HttpSender(Generic[Token]):
         self._live[transfer.curl] = transfer
         return transfer
 
-    def _guarded(self, transfer: Transfer[Token], step: Callable[[Transfer[Token], float], None], now: float) -> None:
+    def _guarded(self, transfer: Transfer[Token], step: Callable[[Transfer[Token], float], object], now: float) -> None:
         """Take a step of a live transfer; a bug in it ends that transfer, and none but that one."""
         turn = transfer.turn
         try:
@@ -408,8 +409,7 @@ class HttpSender(Generic[Token]):
         or far too many.
         """
         self._wire.watch_again(fd)
-        if transfer.is_flooded(fd):
-            self._cut_short(transfer, ErrorClass.PROTOCOL, "far more came than an answer has", now)
+        if self._end_flooding(fd, transfer, now):
             return
         moved = progress.bytes_moved(transfer.curl, fd, alone=alone)
         if moved != transfer.moved or not transfer.is_connected:
@@ -418,6 +418,21 @@ class HttpSender(Generic[Token]):
         allowed = max(self._limits.silence_seconds, transfer.request.silence_seconds)
         if now - transfer.moved_at >= allowed:
             self._cut_short(transfer, ErrorClass.SILENCE_TIMEOUT, SILENT.format(allowed), now)
+
+    def _look_at_lively(self, fds: set[int]) -> None:
+        """End the transfers on such sockets that flood us: by the next sweep they would have taken much time."""
+        now = self._clock()
+        for transfer in list(self._live.values()):
+            if transfer.on_wire_at is not None and (fd := progress.socket_of(transfer.curl)) in fds:
+                self._guarded(transfer, partial(self._end_flooding, fd), now)
+        self._launch_waiting(now)
+
+    def _end_flooding(self, fd: int, transfer: Transfer[Token], now: float) -> bool:
+        """End a transfer whose connection brought far more than an answer has; answers whether it did."""
+        flooded = transfer.is_flooded(fd)
+        if flooded:
+            self._cut_short(transfer, ErrorClass.PROTOCOL, "far more came than an answer has", now)
+        return flooded
 
     def _sweep_waiting(self, now: float) -> None:
         for transfer in self._places.take_out(partial(_is_late, now=now)):

@@ -22,8 +22,11 @@ from relay.sender.progress import spoil
 
 EVENTS_PER_WAKE_UP = 512
 BUSY_SECONDS = 0.005
-"""How long one wake-up may go on. epoll is level-triggered, so what is left is reported at the next one, where it comes
-first: sockets that always have more to read would otherwise be the only ones that are ever served."""
+"""How long one wake-up may go on. epoll is level-triggered, so what is left is reported at the next one. Sockets
+that always have more to read would be the only ones that are ever served, if they did not come last there."""
+
+TURNS_BETWEEN_LOOKS = 8
+"""How often a request's socket is served before somebody looks whether it pours. Hardly any needs so many turns."""
 
 _READ, _WRITE, _BROKEN = select.EPOLLIN, select.EPOLLOUT, select.EPOLLERR | select.EPOLLHUP
 _INTERESTS = {
@@ -50,7 +53,8 @@ OnFault = Callable[[str, BaseException], None]
 class Wire:
     """A running multi handle. All methods belong to the thread of `loop`.
 
-    `collected` is called with what finished, from inside any method that runs transfers and from the loop.
+    `collected` is called with what finished, from inside any method that runs transfers and from the loop; `lively`
+    from the loop alone, with the sockets that were served remarkably often for one request.
     """
 
     def __init__(
@@ -60,16 +64,19 @@ class Wire:
         connections: int,
         clock: Callable[[], float],
         collected: Callable[[list[Finished]], None],
+        lively: Callable[[set[int]], None],
         on_fault: OnFault,
     ) -> None:
         self._loop = loop
         self._clock = clock
         self._collected = collected
+        self._lively = lively
         self._on_fault = on_fault
         self._watched: dict[int, int] = {}
         self._idle: set[int] = set()
         self._multiplexed: set[int] = set()
         self._left_over: list[int] = []
+        self._turns: dict[int, int] = {}
         self._due_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -143,9 +150,13 @@ class Wire:
         self._distrust_idle(ready)
         if self._left_over:
             ready = self._in_turn(ready)
+        lively = set()
         for place, (fd, events) in enumerate(ready, start=1):
             if fd in self._idle:
                 continue  # since a moment ago; if there is more, it is reported again
+            turn = self._turns[fd] = self._turns.get(fd, 0) + 1
+            if not turn % TURNS_BETWEEN_LOOKS:
+                lively.add(fd)
             self._act(fd, ACTIONS[events & 31])
             if self._clock() > until:
                 self._left_over = [fd for fd, _ in ready[place:]]
@@ -154,14 +165,19 @@ class Wire:
             self._due_at = None
             self._act(pycurl.SOCKET_TIMEOUT, 0)
         self._collect()
+        if lively:
+            self._lively(lively)
         self._arm()
 
     def _in_turn(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """What is ready, in front what the last wake-up had no time for, in its order. That is served first, so each
-        wake-up of a full round goes on where the last one ended."""
-        turns = {fd: turn for turn, fd in enumerate(self._left_over)}
+        """What is ready, in its order, but for sockets that were served often: they come last, and take turns."""
+        left = {fd: place for place, fd in enumerate(self._left_over)}
         self._left_over = []
-        return sorted(ready, key=lambda reported: turns.get(reported[0], len(turns)))
+        turns = self._turns
+        return sorted(
+            ready,
+            key=lambda each: left.get(each[0], len(left)) if turns.get(each[0], 0) >= TURNS_BETWEEN_LOOKS else -1,
+        )
 
     def _sift(self) -> None:
         """Look at the idle connections before any of them may be used again.
@@ -213,7 +229,9 @@ class Wire:
                 if self._watched.get(fd) != interest:
                     self._watched[fd] = interest
                     self._register(fd, interest)
-            elif fd in self._watched:
+                return
+            self._turns.pop(fd, None)
+            if fd in self._watched:
                 self._watch_idle(fd)
         except Exception as fault:  # noqa: BLE001 - libcurl is written in C: an exception has nowhere to go
             self._on_fault("a socket cannot be watched", fault)
