@@ -12,11 +12,12 @@ from relay.domain.endpoint import AckMode
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.telemetry import AttemptsRecorded, DeadLettered, LeasesLost, Loop, LoopSucceeded, ReceiptsRedriven
 from relay.store.acks import Acks, AckWanted
+from relay.store.health import Promises
 from tests.support.dispatching import TENANT, TUNING, House
 from tests.support.receiver import Receiver
 
-PATIENT = replace(TUNING, ack_seconds=3600.0)
-HASTY = replace(TUNING, ack_seconds=0.001)
+PATIENT = replace(TUNING, promises=Promises(ack_seconds=3600.0))
+HASTY = replace(TUNING, promises=Promises(ack_seconds=0.001))
 
 
 @pytest.fixture(autouse=True)

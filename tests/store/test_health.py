@@ -240,6 +240,52 @@ async def test_what_awaits_its_ack_keeps_its_receipt_open(world: World, health: 
     assert 200 <= (await measure(health)).oldest_open_receipt_age < 230
 
 
+async def first_tried(world: World, seconds_ago: float, retry: str | None = None) -> None:
+    """An event of 500 seconds ago whose delivery was first tried so long ago, and waits for its next try."""
+    lane = await world.add_endpoint()
+    await world.append(event(to=(lane,), receipt=new_id(unix_ms=(new_id().int >> 80) - 500_000)))
+    await world.record(attempt(await world.claim_one(), DeliveryMove.RETRY, delay=1.0))
+    await world.sql(
+        "update deliveries set generation_started_at = now() - $1::float8 * interval '1 second'", seconds_ago
+    )
+    await world.sql("update endpoints set retry = $1::text::jsonb", retry)
+
+
+@pytest.mark.parametrize(
+    ("seconds_ago", "retry", "counts"),
+    [
+        (1700.0, None, True),
+        (1900.0, None, False),
+        (1900.0, '{"window_seconds": 3600}', True),
+        (1700.0, '{"window_seconds": 600}', False),
+        (1900.0, '{"preset": "patient"}', True),
+        (1900.0, '{"max_attempts": 3}', False),
+    ],
+)
+async def test_what_is_past_its_retry_window_does_not_keep_an_alarm_ringing(
+    world: World, health: Health, seconds_ago: float, retry: str | None, counts: bool
+) -> None:
+    """It waits for its lane: the breaker's gauge and its lateness tell of that."""
+    await first_tried(world, seconds_ago, retry)
+    assert ((await measure(health)).oldest_open_receipt_age > 0) == counts
+
+
+async def test_what_is_past_its_window_hides_nothing_that_is_not(world: World, health: Health) -> None:
+    await first_tried(world, 1900.0)
+    lane = await world.value("select id from endpoints")
+    await world.append(event(to=(lane,), receipt=new_id(unix_ms=(new_id().int >> 80) - 300_000)))
+    assert 300 <= (await measure(health)).oldest_open_receipt_age < 330
+
+
+async def test_an_ack_that_is_past_its_deadline_is_the_reconcilers(world: World, health: Health) -> None:
+    receipt = new_id(unix_ms=(new_id().int >> 80) - 500_000)
+    await world.append(event(to=(await world.add_endpoint(),), receipt=receipt))
+    await world.record(attempt(await world.claim_one(), DeliveryMove.RECEIVE))
+    assert 500 <= (await measure(health)).oldest_open_receipt_age < 530
+    await world.sql("update deliveries set received_at = now() - interval '301 seconds'")
+    assert (await measure(health)).oldest_open_receipt_age == 0.0
+
+
 async def test_attempts_in_the_default_partition_are_counted(world: World, health: Health) -> None:
     await world.owe(1, await world.add_endpoint())
     long_ago = replace(await world.claim_one(), claimed_at=datetime(2001, 9, 9, tzinfo=UTC))

@@ -280,7 +280,7 @@ async def test_the_gauges_of_the_queue_read_indexes_and_no_rows(watched: tuple[W
     world, _ = watched
     async with world.database.connection() as connection:
         answer = await connection.fetchval(
-            f"explain (analyze, buffers, format json) {statements.text('measure_queue')}"
+            f"explain (analyze, buffers, format json) {statements.text('measure_queue')}", 1800.0, 3600.0, 300.0
         )
     top = json.loads(answer)[0]["Plan"]
     assert heap_fetches(top) < ROWS / 10

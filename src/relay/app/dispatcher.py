@@ -41,7 +41,7 @@ from relay.settings.reading import LEASE_MARGIN_SECS
 from relay.store.acks import Acks
 from relay.store.database import Commits, Database
 from relay.store.endpoints import Destinations
-from relay.store.health import Health
+from relay.store.health import Health, Promises
 from relay.store.queue import Gates, Queue
 from relay.store.quorum import examine
 from relay.store.retention import Retention
@@ -160,7 +160,7 @@ def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:
         max_payload_bytes=settings.max_payload_bytes,
         heartbeat_seconds=settings.heartbeat_secs,
         drain_seconds=drain_seconds,
-        ack_seconds=settings.receipt_deadline_secs,
+        promises=Promises(settings.retry.window_seconds, settings.receipt_deadline_secs),
         quorum=settings.journal_quorum,
         quorum_seconds=min(settings.journal_timeout_ms / 1000, PROOF_SECONDS),
     )

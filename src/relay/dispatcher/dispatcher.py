@@ -40,7 +40,7 @@ from relay.domain.telemetry import (
 )
 from relay.sender import HttpSender
 from relay.store.acks import Acks
-from relay.store.health import Health
+from relay.store.health import DEFAULT_PROMISES, Health, Promises
 from relay.store.queue import Queue
 from relay.store.retention import Retention
 from relay.store.wakeups import WakeupListener
@@ -52,8 +52,8 @@ RECORD_GRACE_SECONDS = 5.0
 @dataclass(frozen=True, slots=True)
 class Tuning:
     """The dispatcher's numbers: `concurrency` sends at once, `drain_seconds` for sends under way when it stops. Nothing
-    is sent before `quorum` machines have its event, for which a batch waits `quorum_seconds`. An explicit ack may take
-    `ack_seconds`.
+    is sent before `quorum` machines have its event, for which a batch waits `quorum_seconds`. What is owed
+    may take as long as `promises` says.
     """
 
     claim: ClaimTuning
@@ -61,7 +61,7 @@ class Tuning:
     max_payload_bytes: int
     heartbeat_seconds: float
     drain_seconds: float
-    ack_seconds: float = 300.0
+    promises: Promises = DEFAULT_PROMISES
     quorum: int = 1
     quorum_seconds: float = 0.25
 
@@ -219,7 +219,7 @@ class Dispatcher:
         )
         reconciler = Reconciler(
             acks=self._stores.acks,
-            deadline_seconds=self._tuning.ack_seconds,
+            deadline_seconds=self._tuning.promises.ack_seconds,
             alarm=self._alarm,
             ambient=ambient,
             emit=emit,
@@ -232,7 +232,7 @@ class Dispatcher:
             Loop.HEARTBEAT: heartbeat.run,
             Loop.MAINTAINER: Maintainer(store=health, ambient=ambient, emit=emit).run,
             Loop.PRUNER: Pruner(store=self._stores.retention, ambient=ambient, emit=emit).run,
-            Loop.REPORTER: Reporter(store=health, ambient=ambient, emit=emit).run,
+            Loop.REPORTER: Reporter(store=health, promises=self._tuning.promises, ambient=ambient, emit=emit).run,
         }
 
 

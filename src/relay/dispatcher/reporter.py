@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import Listener, Loop, LoopSucceeded, ReportingEnded
-from relay.store.health import Health, Reporting
+from relay.store.health import Health, Promises, Reporting
 
 EVERY_SECONDS = 5.0
 
@@ -16,8 +16,9 @@ EVERY_SECONDS = 5.0
 class Reporter:
     """Reports for one process, while it holds the lock."""
 
-    def __init__(self, *, store: Health, ambient: Ambient, emit: Listener) -> None:
+    def __init__(self, *, store: Health, promises: Promises, ambient: Ambient, emit: Listener) -> None:
         self._store = store
+        self._promises = promises
         self._ambient = ambient
         self._emit = emit
 
@@ -33,7 +34,7 @@ class Reporter:
     async def _report(self, reporting: Reporting) -> None:
         try:
             while True:
-                self._emit(await reporting.measure())
+                self._emit(await reporting.measure(self._promises))
                 self._emit(LoopSucceeded(Loop.REPORTER))
                 await self._ambient.sleep(EVERY_SECONDS)
         finally:

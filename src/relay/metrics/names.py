@@ -222,7 +222,8 @@ DLQ_INFLOW = Metric(
 )
 RECEIPTS_OPEN_AGE = _report(
     "receipts_open_age_seconds",
-    "Age of the oldest open receipt that is still owed a delivery or an ack by an endpoint that is active",
+    "Age of the oldest open receipt with a delivery still owed inside its retry window or ack deadline, to an endpoint"
+    " that is active",
     _closed("stat", ("max",)),
 )
 RECEIPTS_CLOSED = _counter(

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import asyncpg
 
+from relay.domain.backoff import DEFAULT, PATIENT
 from relay.domain.telemetry import QueueMeasured
 from relay.store import statements
 from relay.store.database import Connection, Database, throw_away
@@ -37,6 +38,17 @@ class ConnectionsAllowed:
     limit: str
 
 
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """How long what is owed may be under way before only its gate or a person can help it: the installation's retry
+    window, where an endpoint has no other, and the time for an explicit ack, both in seconds."""
+
+    retry_window_seconds: float = DEFAULT.window_seconds
+    ack_seconds: float = 300.0
+
+
+DEFAULT_PROMISES = Promises()
+
 _PROBE_KILOBYTES = 1000
 """What is written to see whether there is room: the work of some milliseconds, and more than tables grow by at once."""
 
@@ -47,9 +59,14 @@ class Reporting:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def measure(self) -> QueueMeasured:
+    async def measure(self, promises: Promises = DEFAULT_PROMISES) -> QueueMeasured:
         """The queue as it is now."""
-        row = await self._connection.fetchrow(statements.text("measure_queue"))
+        row = await self._connection.fetchrow(
+            statements.text("measure_queue"),
+            promises.retry_window_seconds,
+            PATIENT.window_seconds,
+            promises.ack_seconds,
+        )
         late = await self._connection.fetchval(statements.text("measure_lateness"))
         dead = await self._connection.fetch(statements.text("dead_by_consumer"))
         breakers = await self._connection.fetch(statements.text("open_breakers"))

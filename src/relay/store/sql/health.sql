@@ -59,11 +59,14 @@ select (select count(due_at) from deliveries where status = 'pending')
      + (select count(coalesce(lease_until, '-infinity')) from deliveries where status = 'in_flight');
 
 -- name: measure_queue
--- parameters:
+-- parameters: retry window seconds, window seconds of the preset, ack seconds
 -- index: deliveries_pending, deliveries_leased, deliveries_dead or deliveries_dead_reason or deliveries_dead_endpoint, deliveries_of_endpoint, endpoints_pkey or endpoints_page or endpoints_name or endpoints_every_name
 -- For the gauges, beside measure_lateness. Each count reads an index alone, one status at a time, since `in ('pending',
--- 'in_flight')` would match no such index. The oldest event that is owed something is the first of each open lane: what
--- waits in a lane that a person has closed, or for a person, must not page for ever.
+-- 'in_flight')` would match no such index. The oldest event that is owed something is the first of each open lane that is
+-- inside its retry window or, once it was received, its ack deadline: what waits in a lane that a person has closed, or
+-- for a person, or for a lane that has been closed longer than it was to be retried, must not page for ever. Of each lane
+-- the first thousand are looked at; more that are past their window there are only behind a breaker, which has its own
+-- gauge.
 select (select count(d.due_at) from deliveries d where d.status = 'pending') as pending,
        (select count(coalesce(d.lease_until, '-infinity')) from deliveries d where d.status = 'in_flight') as in_flight,
        (select count(*) from deliveries where status = 'dead' and discarded_at is null) as dead,
@@ -74,7 +77,16 @@ select (select count(d.due_at) from deliveries d where d.status = 'pending') as 
         from endpoints e
         cross join unnest('{pending,in_flight}'::delivery_status[]) as owed(status)
         cross join lateral (
-            select d.id from deliveries d where d.endpoint_id = e.id and d.status = owed.status order by d.id limit 1
+            select seen.id from (
+                select d.id, d.generation_started_at, d.received_at from deliveries d
+                where d.endpoint_id = e.id and d.status = owed.status order by d.id limit 1000
+            ) seen
+            where case when seen.received_at is not null then seen.received_at + $3::float8 * interval '1 second' > now()
+                       else coalesce(seen.generation_started_at + interval '1 second'
+                                         * case when e.retry ? 'preset' then $2::float8
+                                                else coalesce((e.retry ->> 'window_seconds')::float8, $1::float8) end
+                                     > now(), true) end
+            order by seen.id limit 1
         ) first
         where e.status = 'active' and e.removed_at is null) as oldest_owed_age,
        (select count(*) from delivery_attempts_default) as default_partition_rows,
