@@ -27,7 +27,7 @@ from relay.domain.delivery import ClaimedDelivery, DeadReason, DeliveryMove
 from relay.domain.egress import EgressPolicy
 from relay.domain.outcome import OutcomeClass
 from relay.domain.sending import Phases
-from relay.gateway import IngestLimits, create_gateway
+from relay.gateway import IngestLimits, Rulebook, create_gateway
 from relay.store.acks import Acks
 from relay.store.barrier import NAME as BARRIER
 from relay.store.barrier import Barrier
@@ -40,9 +40,11 @@ from relay.store.journal import Journal
 from relay.store.queue import FIRST_LANE, Queue
 from relay.store.receipts import Receipts
 from relay.store.redrive import Redrives
+from relay.store.schemas import Schemas
 from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupSender
 from relay.transports.chat import Platforms
+from relay.web.judging import Judge
 from relay.web.serving import by_path
 from tests.support.administration import senders_of
 from tests.support.asgi import Reply, call
@@ -147,12 +149,13 @@ class World:
         destinations = Destinations(database, vault, default_retry=DEFAULT)
         receipts, wakeups = Watched(database), Counted(database)
         queue, health = Queue(database, database), Health(database)
+        schemas, judge = Schemas(database), Judge()
         waiting = await Database.connect(dsn, name=BARRIER, size=1, commits=Commits.AS_SERVER_SAYS)
         barrier = Barrier(waiting, quorum=quorum, seconds=0.25, ambient=ambient, emit=ear)
         await barrier.check()
         gateway = create_gateway(
             journal=Journal(database, key_retention_seconds=86_400.0),
-            endpoints=endpoints,
+            rulebook=Rulebook(endpoints, schemas, schemas, judge),
             senders=senders_of(database, vault, ambient),
             wakeups=wakeups,
             ambient=ambient,
@@ -170,6 +173,8 @@ class World:
                 redrives=Redrives(database, entropy=ambient.entropy, key_retention_seconds=86_400.0),
                 acks=Acks(database),
                 queue=queue,
+                schemas=schemas,
+                judge=judge,
                 health=health,
                 barrier=barrier,
                 ambient=ambient,
@@ -206,6 +211,7 @@ class World:
                 )
         finally:
             await gateway.drain(5.0)
+            await judge.close()
             await waiting.close()
             await database.close()
 

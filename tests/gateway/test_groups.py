@@ -18,6 +18,7 @@ from relay.gateway.submission import Line, Outcome, Replayed, Stored, Submission
 from relay.store.barrier import Durability
 from relay.store.endpoints import Snapshot
 from relay.store.journal import Appended, AppendResult, Versions
+from relay.store.schemas import Catalogue
 from relay.web.credentials import ANONYMOUS, Caller
 from tests.gateway.world import TENANT, new_id
 
@@ -51,7 +52,7 @@ def routes(*subscriptions: str) -> Routes:
         Rule(endpoint_id=new_id(), consumer=f"consumer {n}", tenant=TENANT, patterns=(pattern,))
         for n, pattern in enumerate(subscriptions)
     )
-    return Routes(Snapshot(Versions(1, 1, 1), RuleSet(1, rules), {TENANT: 6}))
+    return Routes(Snapshot(Versions(1, 1, 1), RuleSet(1, rules), {TENANT: 6}), Catalogue(1, {}, frozenset()))
 
 
 def line_of(submissions: Iterable[Submission]) -> Line:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gateway.payload import read_type, without_halves
+from relay.gateway.payload import read_type
+from relay.web.json_bodies import without_halves
 from relay.web.problems import ErrorCode, Refused
 
 TAKEN = {

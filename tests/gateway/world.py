@@ -19,16 +19,19 @@ import asyncpg
 from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.domain.endpoint import EndpointConfig
+from relay.domain.schema import read_name
 from relay.domain.secret import Secret
-from relay.gateway import Gateway, IngestLimits, create_gateway
+from relay.gateway import Gateway, IngestLimits, Rulebook, create_gateway
 from relay.store.barrier import NAME as BARRIER
 from relay.store.barrier import Barrier
 from relay.store.database import Commits, Database
 from relay.store.endpoints import Endpoints
 from relay.store.journal import Journal
 from relay.store.receipts import Receipts
+from relay.store.schemas import Schemas
 from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupSender
+from relay.web.judging import Judge
 from tests.support.administration import Administration, senders_of
 from tests.support.asgi import Reply, call
 from tests.support.installation import eventually
@@ -68,9 +71,11 @@ class World:
     database: Database
     gateway: Gateway
     endpoints: Endpoints
+    schemas: Schemas
     receipts: Receipts
     ear: Ear
     barrier: Barrier
+    judge: Judge
     credentials: Administration
 
     @classmethod
@@ -90,14 +95,14 @@ class World:
         """A gateway of its own over that database, drained in the end."""
         database = await Database.connect(dsn, name="relay-tests", size=4, within=within)
         vault, ear, world = vault or Vault([new_key()]), Ear(), ambient or real_ambient()
-        endpoints = Endpoints(database, vault)
+        endpoints, schemas, judge = Endpoints(database, vault), Schemas(database), Judge()
         senders = senders_of(database, vault, world, is_private=is_private)
         waiting = await Database.connect(dsn, name=BARRIER, size=1, commits=Commits.AS_SERVER_SAYS, within=4.0)
         barrier = Barrier(waiting, quorum=quorum, seconds=seconds, ambient=world, emit=ear)
         await barrier.check()
         gateway = create_gateway(
             journal=Journal(database, key_retention_seconds=86_400.0),
-            endpoints=endpoints,
+            rulebook=Rulebook(endpoints, schemas, schemas, judge),
             senders=senders,
             wakeups=WakeupSender(database),
             ambient=world,
@@ -108,11 +113,21 @@ class World:
         try:
             async with barrier.running():
                 yield cls(
-                    dsn, database, gateway, endpoints, Receipts(database), ear, barrier, Administration(database, vault)
+                    dsn,
+                    database,
+                    gateway,
+                    endpoints,
+                    schemas,
+                    Receipts(database),
+                    ear,
+                    barrier,
+                    judge,
+                    Administration(database, vault),
                 )
                 await gateway.drain(5.0)
         finally:
             await gateway.drain(5.0)
+            await judge.close()
             await waiting.close()
             await database.close()
 
@@ -147,6 +162,11 @@ class World:
         secret = Secret("whsec_" + "a" * 44)
         await self.endpoints.create(TENANT, endpoint, config, secret_id=new_id(), secret=secret)
         return endpoint
+
+    async def put_schema(self, name: str, schema: object) -> None:
+        """Put a schema into the catalogue, as it is or as JSON, whatever it is."""
+        text = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
+        await self.schemas.put(TENANT, read_name(name), text)
 
     async def sql(self, query: str, *arguments: object) -> list[asyncpg.Record]:
         """Look into the database."""

@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from relay.api import acks, dead_letters, documentation, endpoints, health, page, receipts, redrives
+from relay.api import acks, dead_letters, documentation, endpoints, health, page, receipts, redrives, schemas
 from relay.api.acking import Acking
 from relay.api.confirmed import Confirmed
 from relay.api.deps import ApiDeps
@@ -72,7 +72,7 @@ def _routed(version: str) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    for room in (endpoints, receipts, acks, dead_letters, redrives, health, page):
+    for room in (endpoints, receipts, acks, dead_letters, redrives, schemas, health, page):
         # not included as routers: those would answer a wrong method without naming all the right ones
         app.router.routes.extend(room.router.routes)
     return app

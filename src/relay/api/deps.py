@@ -25,9 +25,11 @@ from relay.store.history import History
 from relay.store.queue import Queue
 from relay.store.receipts import Receipts
 from relay.store.redrive import Redrives
+from relay.store.schemas import Schemas
 from relay.transports.chat import Platforms
 from relay.web.answers import Answer
 from relay.web.credentials import ANONYMOUS, Caller
+from relay.web.judging import Judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class ApiDeps:
     redrives: Redrives
     acks: Acks
     queue: Queue
+    schemas: Schemas
+    judge: Judge
     health: Health
     barrier: Barrier
     ambient: Ambient

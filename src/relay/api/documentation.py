@@ -21,6 +21,7 @@ TAGS = [
     {"name": "events", "description": "Events come in."},
     {"name": "endpoints", "description": "Where events go."},
     {"name": "receipts", "description": "What became of events, and sending them again."},
+    {"name": "schemas", "description": "What events of a type must look like."},
     {"name": "health", "description": "Whether this process works, and its numbers."},
 ]
 

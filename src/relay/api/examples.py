@@ -120,6 +120,24 @@ _ATTEMPT = {
     "display_url": _URL,
 }
 
+_SCHEMA = {
+    "type": "object",
+    "required": ["type", "invoice", "amount"],
+    "properties": {
+        "invoice": {"type": "string"},
+        "amount": {"type": "string", "pattern": "^[0-9]+\\.[0-9]{2}$"},
+    },
+}
+
+_SCHEMA_SHOWN = {
+    "name": "invoice.refunded/v3",
+    "type": "invoice.refunded",
+    "version": "v3",
+    "size_bytes": 171,
+    "sha256": "4f0c1e7ab2d39c5580716f2e3d4c5b6a79880f1e2d3c4b5a69788796a5b4c3d2",
+    "created_at": AN_INSTANT,
+}
+
 _HEALTHY = {"database": "ok", "journal": "ok", "dispatcher": "ok", "queue": "ok"}
 
 
@@ -169,6 +187,7 @@ BODIES: Mapping[str, Examples] = {
         },
         "*/*": "any bytes, with their type in Relay-Event-Type",
     },
+    "put_schema": {JSON: _SCHEMA},
     "post_batch": {
         JSON: [
             {"type": "invoice.paid", "event_id": "invoice-4711-paid", "payload": {"amount": "129.00"}},
@@ -188,6 +207,7 @@ BODIES: Mapping[str, Examples] = {
 QUERIES: Mapping[str, Mapping[str, Any]] = {
     "list_receipts": {"state": "open", "type": "invoice.*"},
     "list_deliveries": {"status": "dead"},
+    "list_schemas": {"type": "invoice.refunded"},
     "list_dead_letters": {"consumer": "ledger", "reason": "exhausted"},
     "wait_for_receipt": {"timeout": 5},
 }
@@ -263,6 +283,12 @@ ANSWERS: Mapping[str, Mapping[str, Examples]] = {
     "redrive_delivery": {"202": {JSON: _PENDING}},
     "redrive_dead_letters": {"202": {JSON: {"dry_run": False, "count": 17, "more": False, "next_cursor": None}}},
     "discard_dead_letters": {"202": {JSON: {"dry_run": True, "count": 17, "more": False, "next_cursor": None}}},
+    "put_schema": {"201": {JSON: _SCHEMA_SHOWN}, "200": {JSON: _SCHEMA_SHOWN}},
+    "get_schema": {"200": {"application/schema+json": _SCHEMA}},
+    "list_schemas": {"200": {JSON: _page(_SCHEMA_SHOWN)}},
+    "list_event_types": {
+        "200": {JSON: _page({"type": "invoice.refunded", "newest": "v3", "versions": ["v1", "v2", "v3"]})}
+    },
     "healthz": {"200": {JSON: {"status": "ok"}}},
     "readyz": {
         "200": {JSON: {"ready": True, "checks": _HEALTHY, "durability": {"confirmed": 1, "of": 1}}},

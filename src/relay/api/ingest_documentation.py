@@ -70,6 +70,7 @@ Header = tuple[str, str]
 _ONE_EVENTS_HEADERS: Mapping[str, Header] = {
     "Relay-Event-Type": ("The event's type; then the body may be of any content type.", "invoice.paid"),
     "Idempotency-Key": (IDEMPOTENCY_KEY, "invoice-4711-paid"),
+    "Relay-Schema": ("The schema to check the payload against, instead of its type's newest one.", "invoice.paid/v3"),
     "ce-specversion": ("Of a CloudEvent in the binary mode: `1.0`.", "1.0"),
     "ce-id": ("The CloudEvent's id, which is the event's; with its source it names the request.", "4711"),
     "ce-source": ("The CloudEvent's source, a URI reference.", "/billing"),
@@ -100,13 +101,19 @@ _REFUSALS = (
     ErrorCode.IDEMPOTENCY_KEY_REUSED,
     ErrorCode.PAYLOAD_TOO_LARGE,
     ErrorCode.CONTENT_TYPE,
+    ErrorCode.SCHEMA_VIOLATION,
     ErrorCode.UNSTORABLE,
     ErrorCode.OVERLOADED,
     ErrorCode.DRAINING,
     ErrorCode.JOURNAL_QUORUM,
 )
 
-_OF_ONE_EVENT = (ErrorCode.TYPE_MISSING, ErrorCode.IDEMPOTENCY_KEY_REUSED, ErrorCode.UNSTORABLE)
+_OF_ONE_EVENT = (
+    ErrorCode.TYPE_MISSING,
+    ErrorCode.IDEMPOTENCY_KEY_REUSED,
+    ErrorCode.SCHEMA_VIOLATION,
+    ErrorCode.UNSTORABLE,
+)
 """What a batch is not refused with: it stands in the result of the event concerned."""
 
 

@@ -64,6 +64,10 @@ _SAID: dict[ErrorCode, tuple[str, dict[str, Any]]] = {
         "/burst: Input should be greater than or equal to 1",
         {"errors": [{"pointer": "/burst", "detail": "Input should be greater than or equal to 1"}]},
     ),
+    ErrorCode.SCHEMA_VIOLATION: (
+        'the payload does not fit invoice.paid/v3: "amount" is a required property',
+        {"errors": [{"pointer": "", "detail": '"amount" is a required property'}]},
+    ),
     ErrorCode.URL_REFUSED: ("127.0.0.1 is a loopback address", {"reason": "loopback"}),
     ErrorCode.PAYLOAD_TOO_LARGE: ("the body may have at most 1048576 bytes", {"limit_bytes": 1_048_576}),
     ErrorCode.DATABASE_UNAVAILABLE: ("the database did not answer; try again in a moment", {}),

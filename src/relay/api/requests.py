@@ -35,7 +35,7 @@ def only_known_parameters(request: Request) -> None:
 
     A misspelt filter must not select all, and of two values none may win in silence. Raises `Refused` (`bad_filter`).
     """
-    operation = request.app.openapi()["paths"][request.scope["route"].path][request.method.lower()]
+    operation = request.app.openapi()["paths"][request.scope["route"].path_format][request.method.lower()]
     known = [each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"]
     given = Counter(name for name, _ in request.query_params.multi_items())
     if unknown := set(given) - set(known):

@@ -30,7 +30,7 @@ from relay.app.work import Work
 from relay.app.worker import main
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import Broadcast, Listener, Process, ProcessDraining, ProcessStarted, ProcessStopped
-from relay.gateway import APPEND_SECONDS, Gateway, IngestLimits, Senders, create_gateway
+from relay.gateway import APPEND_SECONDS, Gateway, IngestLimits, Rulebook, Senders, create_gateway
 from relay.metrics import Metrics
 from relay.metrics.lines import log_listener
 from relay.settings import Settings
@@ -50,10 +50,12 @@ from relay.store.queue import Queue
 from relay.store.quorum import examine
 from relay.store.receipts import Receipts
 from relay.store.redrive import Redrives
+from relay.store.schemas import Schemas
 from relay.store.signed_requests import SignedRequests
 from relay.store.vault import Vault
 from relay.store.wakeups import WakeupSender
 from relay.web.credentials import Register
+from relay.web.judging import Judge, judging
 from relay.web.serving import by_path
 
 NAME = "relay gateway"
@@ -94,11 +96,10 @@ async def run_gateway(work: Work) -> None:
             barrier = _barrier(work.settings, pools, world, emit)
             await check_quorum(barrier.check)
             await _tell_of_unused(pools, work.settings)
-            async with barrier.running():
-                gateway = _gateway(work, pools, vault, world, barrier, emit)
-                await _serve(
-                    work, gateway, create_api(_deps(work, pools, vault, metrics, gateway, barrier, emit)), emit
-                )
+            async with barrier.running(), judging() as judge:
+                gateway = _gateway(work, pools, vault, judge, world, barrier, emit)
+                api = create_api(_deps(work, pools, vault, judge, metrics, gateway, barrier, emit))
+                await _serve(work, gateway, api, emit)
 
 
 async def _serve(work: Work, gateway: Gateway, api: ASGIApp, emit: Listener) -> None:
@@ -141,13 +142,15 @@ async def _tell_of_unused(pools: _Pools, settings: Settings) -> None:
         logger.warning("standbys_not_waited_for", extra={"fields": {"detail": unused}})
 
 
-def _gateway(work: Work, pools: _Pools, vault: Vault, world: Ambient, barrier: Barrier, emit: Listener) -> Gateway:
+def _gateway(
+    work: Work, pools: _Pools, vault: Vault, judge: Judge, world: Ambient, barrier: Barrier, emit: Listener
+) -> Gateway:
     settings = work.settings
     reader = CredentialReader(pools.appends, vault, monotonic=world.monotonic)
     register = Register(reader.read, monotonic=world.monotonic, is_private=address_of(work.listener).is_loopback)
     return create_gateway(
         journal=Journal(pools.appends, key_retention_seconds=settings.idempotency_retention_secs),
-        endpoints=Endpoints(pools.appends, vault),
+        rulebook=Rulebook(Endpoints(pools.appends, vault), Schemas(pools.appends), Schemas(pools.api), judge),
         senders=Senders(
             register=register, signers=reader.signer, requests=SignedRequests(pools.wakeups), ambient=world
         ),
@@ -163,6 +166,7 @@ def _deps(
     work: Work,
     pools: _Pools,
     vault: Vault,
+    judge: Judge,
     metrics: Metrics,
     gateway: Gateway,
     barrier: Barrier,
@@ -182,6 +186,8 @@ def _deps(
         ),
         acks=Acks(pools.api),
         queue=Queue(pools.api, pools.api),
+        schemas=Schemas(pools.api),
+        judge=judge,
         health=Health(pools.checks),
         barrier=barrier,
         ambient=gateway.ambient,

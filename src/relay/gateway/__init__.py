@@ -6,7 +6,7 @@ fan-out, and a refused request has stored nothing.
 """
 
 from relay.gateway.appender import APPEND_SECONDS
-from relay.gateway.gateway import Gateway, IngestLimits, create_gateway
+from relay.gateway.gateway import Gateway, IngestLimits, Rulebook, create_gateway
 from relay.gateway.senders import Senders
 
-__all__ = ["APPEND_SECONDS", "Gateway", "IngestLimits", "Senders", "create_gateway"]
+__all__ = ["APPEND_SECONDS", "Gateway", "IngestLimits", "Rulebook", "Senders", "create_gateway"]

@@ -22,7 +22,9 @@ from relay.domain.delivery import DeadReason
 from relay.domain.telemetry import AppendCommitted, DeadLettered, EventsAccepted, Listener, QuorumFailed
 from relay.gateway.confirming import MISSING, Confirming
 from relay.gateway.groups import NO_ENDPOINT, Group, Member, take_group, verdicts
-from relay.gateway.routes import Routes, Snapshots
+from relay.gateway.rechecking import Rechecking
+from relay.gateway.routes import Routes
+from relay.gateway.schemas import Checks
 from relay.gateway.submission import Line, Outcome, Submission
 from relay.gateway.wakeups import Wakeups
 from relay.store.barrier import Barrier
@@ -79,8 +81,8 @@ class Appender:
         self,
         *,
         journal: Journal,
-        snapshots: Snapshots,
         register: Register,
+        checks: Checks,
         wakeups: Wakeups,
         ambient: Ambient,
         emit: Listener,
@@ -88,13 +90,14 @@ class Appender:
         most_waiting: int,
     ) -> None:
         self._journal = journal
-        self._snapshots = snapshots
+        self._snapshots = checks.snapshots
         self._register = register
         self._wakeups = wakeups
         self._ambient = ambient
         self._emit = emit
         self._barrier = barrier
         self._confirming = Confirming(journal=journal, barrier=barrier, finish=self._finish, ambient=ambient, emit=emit)
+        self._rechecking = Rechecking(checks=checks, ambient=ambient, rejoin=self._rejoin)
         self._most_waiting = most_waiting
         self._line = Line()
         self._appending: asyncio.Task[None] | None = None
@@ -132,7 +135,8 @@ class Appender:
         ends = self._ambient.monotonic() + within
         given_up = 0
         # what waits for its quorum may put a request of the same name back into the line
-        while self._appending is not None or self._confirming.is_busy:
+        while self._appending is not None or self._confirming.is_busy or self._rechecking.is_busy:
+            given_up += await self._rechecking.drain(self._left(ends))
             if self._appending is not None:
                 _, unfinished = await asyncio.wait([self._appending], timeout=self._left(ends))
                 for task in unfinished:
@@ -152,7 +156,7 @@ class Appender:
             self._emit(QuorumFailed(count))
             return MISSING
         # the first are always taken, however large: what one request may have is checked before
-        waiting = len(self._line) + self._confirming.waiting
+        waiting = len(self._line) + self._confirming.waiting + self._rechecking.waiting
         waiting_bytes = self._line.payload_bytes + self._confirming.payload_bytes
         if waiting and (waiting + count > self._most_waiting or waiting_bytes + size > MOST_WAITING_BYTES):
             return OVERLOADED
@@ -179,6 +183,9 @@ class Appender:
                 self._turn_away()
                 return
             routes, credentials = await self._of_one_version()
+            self._rechecking.take(self._line.take_outdated(routes.catalogue.version))
+            if not self._line:
+                return
             still_holds = partial(self._register.still_holds, credentials)
             group = take_group(self._line, routes, self._barrier.durability, self._ambient.entropy, still_holds)
             for submission, refusal in group.refused:
@@ -239,6 +246,11 @@ class Appender:
         if self._races_lost:
             pause = doubled(FIRST_PAUSE_SECONDS, self._races_lost - 1, LONGEST_PAUSE_SECONDS)
             await self._ambient.sleep(pause * (1 - self._ambient.draw() / 2))
+
+    def _rejoin(self, submissions: Sequence[Submission]) -> None:
+        for submission in submissions:
+            self._line.join(submission)
+        self._get_going()
 
     def _turn_away(self) -> None:
         """Nothing is written while the quorum is missing: what waits would only become void."""

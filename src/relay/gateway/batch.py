@@ -20,26 +20,34 @@ from relay.gateway.headers import (
     CONTENT_TYPE,
     EVENT_TYPE,
     IDEMPOTENCY_KEY,
+    SCHEMA,
     Headers,
     read_context,
     read_hops,
     read_json_content_type,
 )
 from relay.gateway.route import Route
+from relay.gateway.schemas import Asked, Checks
 from relay.gateway.senders import Senders, Sent, named
-from relay.gateway.submission import Outcome, Replayed, Stored, Submission
+from relay.gateway.submission import Checked, Outcome, Replayed, Stored, Submission
 from relay.gateway.wrapping import CHANCE_BYTES, Forwarded, Origin, Posted, wrap
 from relay.web.answers import JSON, Answer
+from relay.web.credentials import Caller
 from relay.web.exchange import Intake
+from relay.web.judging import OVERLOADED
 from relay.web.problems import ErrorCode, Problem, Refused, refuse
 
 PATH = "/v1/events/batch"
 
 _PAYLOAD_TYPE = "application/json"
 
+CHECKING_SECONDS = 10.0
+"""How long the events of one batch are checked against their schemas; those that are left then are to come again."""
+
 _OF_ONE_EVENT = {
     IDEMPOTENCY_KEY: "a batch has no Idempotency-Key: give each event of it an event_id",
     EVENT_TYPE: "a batch has no Relay-Event-Type: each event of it has its own type",
+    SCHEMA: "a batch has no Relay-Schema: each event of it is checked against its type's newest schema",
     CLOUDEVENT: "a batch has no ce- headers: post each CloudEvent to /v1/events",
 }
 
@@ -52,12 +60,15 @@ class Batch(Route):
         *,
         appender: Appender,
         senders: Senders,
+        checks: Checks,
         ambient: Ambient,
         emit: Listener,
         max_body_bytes: int,
         max_payload_bytes: int,
     ) -> None:
-        super().__init__(appender=appender, senders=senders, ambient=ambient, emit=emit, max_body_bytes=max_body_bytes)
+        super().__init__(
+            appender=appender, senders=senders, checks=checks, ambient=ambient, emit=emit, max_body_bytes=max_body_bytes
+        )
         self._max_payload_bytes = max_payload_bytes
 
     async def _accept(self, headers: Headers, intake: Intake, arrived: float) -> Answer:
@@ -69,8 +80,10 @@ class Batch(Route):
         elements = read_elements(body, self._max_payload_bytes)
         del body
         await self._senders.take_once(sent, PATH, None, None)
+        posted = _posted(sent, elements, read_context(headers))
+        checked = await self._check(sent.caller, posted)
         origin = Origin(sent.caller, now, arrived, self._ambient.monotonic(), hops)
-        taken = self._wrap(sent, origin, elements, read_context(headers))
+        taken = self._wrap(origin, posted, checked)
         submissions = [each for each in taken if isinstance(each, Submission)]
         if not submissions:
             await self._senders.check_again(sent.caller)
@@ -78,18 +91,32 @@ class Batch(Route):
         outcomes = [await each.outcome if isinstance(each, Submission) else each for each in taken]
         return self._answer(outcomes)
 
+    async def _check(self, sender: Caller, posted: Sequence[Posted | Problem]) -> list[Checked | Problem]:
+        """What the schemas say of each event, or what was wrong with it before."""
+        ends = self._ambient.monotonic() + CHECKING_SECONDS
+        checked: list[Checked | Problem] = []
+        for each in posted:
+            if isinstance(each, Problem):
+                checked.append(each)
+            elif self._ambient.monotonic() > ends:
+                checked.append(OVERLOADED)
+            else:
+                asked = Asked(sender.tenant, sender.source, each.key, each.type, each.wanted, each.payload)
+                checked.append(await self._checks.check(asked))
+        return checked
+
     def _wrap(
-        self, sent: Sent, origin: Origin, elements: Sequence[Element | Problem], forwarded: Forwarded
+        self, origin: Origin, posted: Sequence[Posted | Problem], checked: Sequence[Checked | Problem]
     ) -> list[Submission | Problem]:
-        chance = self._ambient.entropy(CHANCE_BYTES * len(elements))
+        chance = self._ambient.entropy(CHANCE_BYTES * len(posted))
         taken: list[Submission | Problem] = []
-        for place, element in enumerate(elements):
-            if isinstance(element, Problem):
-                taken.append(element)
+        for place, (event, verdict) in enumerate(zip(posted, checked, strict=True)):
+            if isinstance(verdict, Problem):
+                taken.append(verdict)
                 continue
-            event_type, name, payload = element
-            posted = Posted(event_type, name, named(sent, name, place), _PAYLOAD_TYPE, payload, forwarded)
-            taken.append(wrap(origin, posted, chance[place * CHANCE_BYTES : (place + 1) * CHANCE_BYTES], self._ambient))
+            assert isinstance(event, Posted), "what was wrong with an event before is its verdict"
+            its_chance = chance[place * CHANCE_BYTES : (place + 1) * CHANCE_BYTES]
+            taken.append(wrap(origin, event, verdict, its_chance, self._ambient))
         return taken
 
     def _answer(self, outcomes: Sequence[Outcome]) -> Answer:
@@ -114,6 +141,22 @@ class Batch(Route):
                 return b'{"error":%b}' % msgspec.json.encode(outcome.document())
             case _:
                 assert_never(outcome)
+
+
+def _posted(sent: Sent, elements: Sequence[Element | Problem], forwarded: Forwarded) -> list[Posted | Problem]:
+    return [
+        element
+        if isinstance(element, Problem)
+        else Posted(
+            element.type,
+            element.event_id,
+            named(sent, element.event_id, place),
+            _PAYLOAD_TYPE,
+            element.payload,
+            forwarded,
+        )
+        for place, element in enumerate(elements)
+    ]
 
 
 def _check_headers(headers: Headers) -> None:

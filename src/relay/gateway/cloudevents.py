@@ -24,8 +24,7 @@ from relay.gateway.headers import (
     read_any_content_type,
     read_json_content_type,
 )
-from relay.gateway.payload import lenient
-from relay.web.json_bodies import decode_json
+from relay.web.json_bodies import decode_json, lenient
 from relay.web.problems import ErrorCode, Refused, refuse
 
 MOST_HEADER_BYTES = 64 * 1024

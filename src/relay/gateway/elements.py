@@ -15,8 +15,7 @@ import msgspec
 
 from relay.domain.idempotency import MAX_KEY_CHARACTERS, InvalidKey, check_key
 from relay.domain.routing import InvalidEventType, check_event_type
-from relay.gateway.payload import lenient
-from relay.web.json_bodies import decode_json
+from relay.web.json_bodies import decode_json, lenient
 from relay.web.problems import ErrorCode, Problem, refuse
 
 MOST_EVENTS = 1_000

@@ -16,14 +16,17 @@ from relay.gateway.appender import MOST_WAITING, Appender
 from relay.gateway.batch import Batch
 from relay.gateway.ingest import Ingest
 from relay.gateway.routes import Snapshots
+from relay.gateway.schemas import Checks
 from relay.gateway.senders import Senders
 from relay.gateway.trial import Trial
 from relay.gateway.wakeups import Wakeups
 from relay.store.barrier import Barrier
 from relay.store.endpoints import Endpoints
 from relay.store.journal import Journal
+from relay.store.schemas import Schemas
 from relay.store.wakeups import WakeupSender
 from relay.web.credentials import Register
+from relay.web.judging import Judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,20 @@ class IngestLimits:
     payload_bytes: int
     batch_bytes: int
     waiting: int = MOST_WAITING
+
+
+@dataclass(frozen=True, slots=True)
+class Rulebook:
+    """Where the rules are read from that events are taken and routed by.
+
+    `endpoints` and the `catalogue` of schemas are read for the append, by its connections; what is read of `schemas`
+    for single events must not make it wait. `judge` looks at payloads.
+    """
+
+    endpoints: Endpoints
+    catalogue: Schemas
+    schemas: Schemas
+    judge: Judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +88,7 @@ class Gateway:
 def create_gateway(
     *,
     journal: Journal,
-    endpoints: Endpoints,
+    rulebook: Rulebook,
     senders: Senders,
     wakeups: WakeupSender,
     ambient: Ambient,
@@ -82,24 +99,33 @@ def create_gateway(
     """Wire a gateway.
 
     `wakeups` wants a pool of its own or one with room beside the one append in flight. Whoever runs the gateway runs
-    the `barrier`, for longer.
+    the `barrier`, for longer, and the rulebook's judge.
     """
-    snapshots = Snapshots(endpoints)
+    snapshots = Snapshots(rulebook.endpoints, rulebook.catalogue)
+    checks = Checks(snapshots=snapshots, schemas=rulebook.schemas, judge=rulebook.judge, ambient=ambient)
     waker = Wakeups(wakeups)
     appender = Appender(
         journal=journal,
-        snapshots=snapshots,
         register=senders.register,
+        checks=checks,
         wakeups=waker,
         ambient=ambient,
         emit=emit,
         barrier=barrier,
         most_waiting=limits.waiting,
     )
-    single = Ingest(appender=appender, senders=senders, ambient=ambient, emit=emit, max_body_bytes=limits.payload_bytes)
+    single = Ingest(
+        appender=appender,
+        senders=senders,
+        checks=checks,
+        ambient=ambient,
+        emit=emit,
+        max_body_bytes=limits.payload_bytes,
+    )
     several = Batch(
         appender=appender,
         senders=senders,
+        checks=checks,
         ambient=ambient,
         emit=emit,
         max_body_bytes=limits.batch_bytes,

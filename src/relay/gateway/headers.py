@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from relay.domain.idempotency import InvalidKey, parse_key
+from relay.domain.schema import InvalidSchemaName, SchemaName, read_name
 from relay.domain.trace import read_traceparent
 from relay.web.json_bodies import LONGEST_CONTENT_TYPE, content_type_fault
 from relay.web.problems import ErrorCode, refuse
@@ -21,6 +22,7 @@ TRANSFER_ENCODING = b"transfer-encoding"
 EVENT_TYPE = b"relay-event-type"
 HOPS = b"relay-hops"
 IDEMPOTENCY_KEY = b"idempotency-key"
+SCHEMA = b"relay-schema"
 TRACEPARENT = b"traceparent"
 TRACESTATE = b"tracestate"
 AUTHORIZATION = b"authorization"
@@ -44,6 +46,7 @@ _WANTED = frozenset(
         EVENT_TYPE,
         HOPS,
         IDEMPOTENCY_KEY,
+        SCHEMA,
         TRACEPARENT,
         TRACESTATE,
         AUTHORIZATION,
@@ -137,6 +140,17 @@ def read_key(headers: Headers) -> str | None:
         return parse_key(value.decode("latin-1"))
     except InvalidKey as fault:
         raise refuse(ErrorCode.MALFORMED, str(fault)) from None
+
+
+def read_schema(headers: Headers) -> SchemaName | None:
+    """The schema that the sender wants its event checked against, None without one. Raises `Refused` (`malformed`)."""
+    value = headers.get(SCHEMA)
+    if value is None:
+        return None
+    try:
+        return read_name(value.decode("latin-1").strip())
+    except InvalidSchemaName as fault:
+        raise refuse(ErrorCode.MALFORMED, f"Relay-Schema: {fault}") from None
 
 
 def read_context(headers: Headers) -> tuple[tuple[str, str], ...]:

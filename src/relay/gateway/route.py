@@ -15,6 +15,7 @@ from relay.domain.ambient import Ambient
 from relay.domain.telemetry import Listener, RequestRefused, RequestServed
 from relay.gateway.appender import Appender
 from relay.gateway.headers import CONTENT_LENGTH, TRANSFER_ENCODING, Headers, read_headers
+from relay.gateway.schemas import Checks
 from relay.gateway.senders import Senders
 from relay.web.answers import Answer
 from relay.web.exchange import BodyReader, Disconnected, Intake, send_answer
@@ -30,10 +31,18 @@ class Route(ABC):
     """One route of one process; bodies have at most `max_body_bytes`."""
 
     def __init__(
-        self, *, appender: Appender, senders: Senders, ambient: Ambient, emit: Listener, max_body_bytes: int
+        self,
+        *,
+        appender: Appender,
+        senders: Senders,
+        checks: Checks,
+        ambient: Ambient,
+        emit: Listener,
+        max_body_bytes: int,
     ) -> None:
         self._appender = appender
         self._senders = senders
+        self._checks = checks
         self._ambient = ambient
         self._emit = emit
         self._bodies = BodyReader(max_body_bytes)

@@ -1,7 +1,8 @@
 """Routing by the newest rules: the snapshot that a gateway works from, and what it says for each type.
 
-Owns the snapshot of this process. The append compares its versions and refuses an old one; then it is dropped here and
-read anew. Invariant: a snapshot never changes, so whatever was worked out from it is good as long as it is.
+Owns the snapshot of this process, the catalogue of schemas with it. The append compares its versions and refuses an old
+one; then it is dropped here and read anew. Invariant: a snapshot never changes, so whatever was worked out from it is
+good as long as it is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from relay.domain.routing import RuleSet
 from relay.gateway import answers
 from relay.store.endpoints import Endpoints, Snapshot
 from relay.store.journal import Versions
+from relay.store.schemas import Catalogue, Schemas
 
 _ROUTES_KEPT = 10_000
 
@@ -29,8 +31,9 @@ class Route:
 class Routes:
     """One snapshot, with the routes that were asked for."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, catalogue: Catalogue) -> None:
         self.versions: Versions = snapshot.versions
+        self.catalogue = catalogue
         self._rules: RuleSet = snapshot.rules
         self._partitions = snapshot.partitions
         self._known: dict[tuple[str, str], Route] = {}
@@ -62,8 +65,10 @@ class Routes:
 class Snapshots:
     """The newest snapshot that this process knows of."""
 
-    def __init__(self, endpoints: Endpoints) -> None:
+    def __init__(self, endpoints: Endpoints, schemas: Schemas) -> None:
         self._endpoints = endpoints
+        self._schemas = schemas
+        self._catalogue: Catalogue | None = None
         self._loading = asyncio.Lock()
         self._routes: Routes | None = None
 
@@ -73,7 +78,11 @@ class Snapshots:
             return self._routes
         async with self._loading:
             if self._routes is None:
-                self._routes = Routes(await self._endpoints.snapshot())
+                snapshot = await self._endpoints.snapshot()
+                # read apart, since rules change more often; one that is newer than the rest makes the append ask anew
+                if self._catalogue is None or self._catalogue.version != snapshot.versions.schemas:
+                    self._catalogue = await self._schemas.catalogue()
+                self._routes = Routes(snapshot, self._catalogue)
             return self._routes
 
     def forget(self, stale: Routes) -> None:

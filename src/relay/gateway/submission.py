@@ -15,6 +15,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from relay.domain.envelope import Envelope
+from relay.domain.schema import SchemaName
 from relay.web.credentials import Caller
 from relay.web.problems import Problem
 
@@ -34,6 +35,20 @@ class Replayed(NamedTuple):
 Outcome = Stored | Replayed | Problem
 
 
+class Checked(NamedTuple):
+    """The payload may be taken: the schema that it fits, None where there is none to fit, by which catalogue's version.
+
+    `by` is None for what no catalogue has a say in.
+    """
+
+    schema: str | None
+    by: int | None
+
+
+UNCHECKED = Checked(None, None)
+"""An event of Relay's own."""
+
+
 def _future() -> asyncio.Future[Outcome]:
     return asyncio.get_running_loop().create_future()
 
@@ -44,7 +59,8 @@ class Submission:
 
     `accepted_at` is in seconds of the process's monotonic clock. `company` is how many events may be in one append with
     it, itself included, None for as many as fit: after each refusal it is half as many. Events of one batch share their
-    `batch`, which says nothing else. `only` names the endpoint of an event that is for that one alone.
+    `batch`, which says nothing else. `only` names the endpoint of an event that is for that one alone. `wanted` is the
+    schema that the sender named, `checked_by` the version of the catalogue that the payload was checked by, if by any.
     """
 
     envelope: Envelope
@@ -56,6 +72,8 @@ class Submission:
     company: int | None = None
     batch: object | None = None
     only: UUID | None = None
+    wanted: SchemaName | None = None
+    checked_by: int | None = None
 
     @property
     def name(self) -> tuple[str, str, str] | None:
@@ -95,6 +113,14 @@ class Line:
     def take_older(self, than: float) -> list[Submission]:
         """Take those from the front that were accepted before that moment."""
         return self.take(sum(1 for _ in takewhile(lambda each: each.accepted_at < than, self._submissions)))
+
+    def take_outdated(self, catalogue: int) -> list[Submission]:
+        """Take those out that were checked by another version of the catalogue."""
+        outdated = [each for each in self._submissions if each.checked_by != catalogue and each.checked_by is not None]
+        if outdated:
+            self._submissions = deque(each for each in self._submissions if each.checked_by in (catalogue, None))
+            self.payload_bytes -= sum([len(each.envelope.payload) for each in outdated])
+        return outdated
 
     def put_back(self, submissions: Sequence[Submission]) -> None:
         """Put them in front again, in their order."""

@@ -15,7 +15,7 @@ from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.gateway import answers
 from relay.gateway.appender import Appender
-from relay.gateway.submission import Replayed, Stored
+from relay.gateway.submission import UNCHECKED, Replayed, Stored
 from relay.gateway.wrapping import CHANCE_BYTES, Origin, Posted, wrap
 from relay.web.answers import JSON, Answer
 from relay.web.credentials import Caller
@@ -47,7 +47,7 @@ class Trial:
             "message": _ABOUT,
         }
         posted = Posted(TYPE, None, None, JSON.decode(), msgspec.json.encode(about), ())
-        submission = wrap(origin, posted, self._ambient.entropy(CHANCE_BYTES), self._ambient)
+        submission = wrap(origin, posted, UNCHECKED, self._ambient.entropy(CHANCE_BYTES), self._ambient)
         submission.only = endpoint
         self._appender.take(submission)
         match await submission.outcome:

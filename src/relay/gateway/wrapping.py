@@ -14,7 +14,8 @@ from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.domain.envelope import Envelope
 from relay.domain.idempotency import fingerprint
-from relay.gateway.submission import Submission
+from relay.domain.schema import SchemaName
+from relay.gateway.submission import Checked, Submission
 from relay.web.credentials import Caller
 
 CHANCE_BYTES = ids.ENTROPY_BYTES
@@ -38,7 +39,7 @@ class Origin(NamedTuple):
 
 
 class Posted(NamedTuple):
-    """One event as its sender posted it; a `key` makes it repeatable.
+    """One event as its sender posted it; a `key` makes it repeatable, `wanted` names a schema for it.
 
     Without an `event_id` it gets one that is its receipt's id under another prefix: it is found by that without an
     index of its own.
@@ -50,9 +51,10 @@ class Posted(NamedTuple):
     content_type: str
     payload: bytes
     forwarded: Forwarded
+    wanted: SchemaName | None = None
 
 
-def wrap(origin: Origin, posted: Posted, chance: bytes, ambient: Ambient) -> Submission:
+def wrap(origin: Origin, posted: Posted, checked: Checked, chance: bytes, ambient: Ambient) -> Submission:
     """The event in its envelope, ready to be appended; `chance` is `CHANCE_BYTES` random bytes."""
     received_at = origin.received_at
     made_ms = int(received_at.timestamp()) * 1000 + received_at.microsecond // 1000
@@ -64,7 +66,7 @@ def wrap(origin: Origin, posted: Posted, chance: bytes, ambient: Ambient) -> Sub
         receipt_id=receipt_id,
         event_id=posted.event_id or ids.write(ids.EVENT, receipt_id),
         type=posted.type,
-        schema=None,
+        schema=checked.schema,
         tenant=sender.tenant,
         source=sender.source,
         received_at=received_at,
@@ -77,7 +79,15 @@ def wrap(origin: Origin, posted: Posted, chance: bytes, ambient: Ambient) -> Sub
         assigned_us=_microseconds(assigned - origin.arrived),
     )
     key = posted.key
-    return Submission(envelope, sender, key, None if key is None else fingerprint(posted.type, sha256), assigned)
+    return Submission(
+        envelope,
+        sender,
+        key,
+        None if key is None else fingerprint(posted.type, sha256),
+        assigned,
+        wanted=posted.wanted,
+        checked_by=checked.by,
+    )
 
 
 def _microseconds(seconds: float) -> int:

@@ -56,6 +56,10 @@ class DataRefused(StoreRefused):
     """A value itself is what no column takes (out of range, no character, too long): it will be refused each time."""
 
 
+class CatalogueFull(Exception):
+    """The tenant has as many schemas as it may have; the text says how many. Nothing was changed."""
+
+
 class QuorumNotPromised(Exception):
     """The server is set to confirm commits that fewer machines have than are asked for; the text says what to set."""
 

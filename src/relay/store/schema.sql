@@ -1068,6 +1068,16 @@ CREATE TABLE public.schema_migrations (
     applied_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+CREATE TABLE public.schemas (
+    tenant text NOT NULL,
+    type text NOT NULL COLLATE pg_catalog."C",
+    version integer NOT NULL,
+    schema bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT schemas_type_check CHECK ((type <> ''::text)),
+    CONSTRAINT schemas_version_check CHECK (((version >= 1) AND (version <= 999999999)))
+);
+
 CREATE TABLE public.secrets (
     id uuid NOT NULL,
     ciphertext bytea NOT NULL,
@@ -1222,6 +1232,9 @@ ALTER TABLE ONLY public.request_keys
 ALTER TABLE ONLY public.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (number);
 
+ALTER TABLE ONLY public.schemas
+    ADD CONSTRAINT schemas_pkey PRIMARY KEY (tenant, type, version);
+
 ALTER TABLE ONLY public.secrets
     ADD CONSTRAINT secrets_pkey PRIMARY KEY (id);
 
@@ -1316,6 +1329,9 @@ ALTER TABLE ONLY public.keys
 
 ALTER TABLE ONLY public.keys
     ADD CONSTRAINT keys_tenant_fkey FOREIGN KEY (tenant) REFERENCES public.tenants(id);
+
+ALTER TABLE ONLY public.schemas
+    ADD CONSTRAINT schemas_tenant_fkey FOREIGN KEY (tenant) REFERENCES public.tenants(id);
 
 ALTER TABLE ONLY public.sources
     ADD CONSTRAINT sources_previous_secret_id_fkey FOREIGN KEY (previous_secret_id) REFERENCES public.secrets(id);

@@ -26,6 +26,14 @@ _MEDIA_TYPE = re.compile(rf"({_TOKEN})/({_TOKEN})[ \t]*((?:;[ \t]*(?:{_PARAMETER
 _PARAMETERS = re.compile(_PARAMETER)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
+# The halves of surrogate pairs that stand alone, in a text without escaped backslashes: a first one without a second
+# behind it, or a second one without a first before it. The search looks for what both begin with.
+_FIRST = rb"[89abAB][0-9a-fA-F]{2}"
+_SECOND = rb"[c-fC-F]"
+_HALF = re.compile(
+    rb"\\u[dD](?:%b(?!\\u[dD]%b)|%b(?<!\\u[dD]%b\\u[dD]%b)[0-9a-fA-F]{2})" % (_FIRST, _SECOND, _SECOND, _FIRST, _SECOND)
+)
+
 
 @lru_cache(maxsize=256)
 def content_type_fault(value: bytes) -> str | None:
@@ -71,3 +79,36 @@ def check_utf8(body: bytes) -> None:
         body.decode()
     except UnicodeDecodeError as fault:
         raise refuse(ErrorCode.MALFORMED, f"the body is not UTF-8: see byte {fault.start}") from None
+
+
+def without_halves(text: bytes) -> bytes:
+    """The JSON text with U+FFFF, escaped, for each half of a surrogate pair that lacks its other half.
+
+    It has as many bytes. Escaped backslashes are out of the way meanwhile, so that each one left begins an escape; what
+    takes their place stands in no JSON.
+    """
+    if b"\0" in text:
+        return text
+    escapes = text.replace(rb"\\", b"\0\0")
+    return _HALF.sub(rb"\\uffff", escapes).replace(b"\0\0", rb"\\")
+
+
+def lenient(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
+    """A decoder of msgspec made to read what RFC 8259 (8.2) leaves to the reader: halves of surrogate pairs.
+
+    Its judgement of all the rest is the same with another character in their place. That is one of which no name,
+    type or attribute may have any, and takes as many bytes, so whatever is read stands where it stood.
+    """
+
+    def decoding(text: bytes) -> T:
+        try:
+            return decode(text)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            substituted = without_halves(text)
+            if substituted == text:
+                raise
+            return decode(substituted)
+
+    return decoding

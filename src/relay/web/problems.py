@@ -43,6 +43,7 @@ class ErrorCode(StrEnum):
     BODY_TIMEOUT = "body_timeout"
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
     NOT_REDRIVABLE = "not_redrivable"
+    SCHEMA_EXISTS = "schema_exists"
     PAYLOAD_TOO_LARGE = "payload_too_large"
     CONTENT_TYPE = "content_type"
     SCHEMA_VIOLATION = "schema_violation"
@@ -117,6 +118,11 @@ ERRORS: Mapping[ErrorCode, ErrorKind] = {
         409,
         "Not redrivable",
         "The delivery is being sent right now, or its endpoint was removed; `detail` says which.",
+    ),
+    ErrorCode.SCHEMA_EXISTS: ErrorKind(
+        409,
+        "Schema exists",
+        "The version of that schema was written before, with other bytes. A version never changes; put a new one.",
     ),
     ErrorCode.PAYLOAD_TOO_LARGE: ErrorKind(
         413,

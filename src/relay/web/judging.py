@@ -1,0 +1,170 @@
+"""Schemas and payloads judged beside the event loop, in a process that is ended when it takes too long.
+
+Owns that process (`judge`): its start at the first question, the one question at a time, its end. The library holds
+the interpreter while it works, so threads would not help; and what a schema of a few hundred bytes can ask for has no
+bound, so the only one is a process that dies. Invariant: every question comes to an end, and none changes what another
+is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import msgspec
+
+from relay.web import judge
+from relay.web.judge import LENGTH_BYTES, Admitted, Admitting, Answer, Broken, Found, Looking, Question
+from relay.web.problems import ErrorCode, FieldFault, Problem, Refused
+
+MOST_WAITING = 200
+"""How many questions may wait for the one under way."""
+
+WAITING_SECONDS = 5.0
+"""How long a question waits to be answered, its turn included."""
+
+OVERLOADED = Problem(ErrorCode.OVERLOADED, "too many payloads wait to be checked against their schemas; try again")
+
+_BEYOND = frozenset({judge.OUT_OF_TIME, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS})
+"""What a judge dies of by its own work: time, and the ends of stack and memory."""
+
+_OURS = ("RELAY_", "PG", "DATABASE_URL")
+
+logger = logging.getLogger(__name__)
+
+
+class BeyondBounds(Exception):
+    """No answer was found within the time and the memory that there is for it."""
+
+
+class _Lost(Exception):
+    """The judge is gone, and not by its own work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A schema that is one. `weight` times bytes bounds the work of a look; None: nothing but the judge does."""
+
+    weight: int | None
+
+
+class Judge:
+    """One judge for a process; made when it is first asked, and again when one was lost."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._process: Process | None = None
+
+    async def weigh(self, schema: bytes) -> Weighed | Sequence[FieldFault]:
+        """Whether this text is a schema that Relay takes, or what is wrong with it.
+
+        Raises `BeyondBounds`, and `Refused` (`overloaded`).
+        """
+        answer = await self._ask(Admitting(schema))
+        return Weighed(answer.weight) if isinstance(answer, Admitted) else _faults(answer)
+
+    async def look(self, schema: bytes, payload: bytes) -> Sequence[FieldFault]:
+        """What is wrong with a payload, nothing if it fits. The schema is one that was weighed. Raises as `weigh`."""
+        return _faults(await self._ask(Looking(schema, payload)))
+
+    async def close(self) -> None:
+        """End the process. A later question starts another one."""
+        async with self._turn:
+            await self._dismiss()
+
+    async def _ask(self, question: Question) -> Answer:
+        if self._waiting >= MOST_WAITING:
+            raise Refused(OVERLOADED)
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(WAITING_SECONDS), self._turn:
+                return await self._ask_twice(question)
+        except TimeoutError:
+            raise Refused(OVERLOADED) from None
+        finally:
+            self._waiting -= 1
+
+    async def _ask_twice(self, question: Question) -> Answer:
+        """A judge that somebody else ended is replaced, once."""
+        try:
+            return await self._ask_once(question)
+        except _Lost as fault:
+            logger.warning("the judge of schemas was lost (%s) and is started again", fault)
+        try:
+            return await self._ask_once(question)
+        except _Lost as fault:
+            logger.error("the judge of schemas was lost again: %s", fault)  # noqa: TRY400 - it says all there is
+            raise Refused(OVERLOADED) from None
+
+    async def _ask_once(self, question: Question) -> Answer:
+        try:
+            process = self._process = self._process or await _start()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            text = msgspec.msgpack.encode(question)
+            process.stdin.write(len(text).to_bytes(LENGTH_BYTES, "big") + text)
+            await process.stdin.drain()
+            length = await process.stdout.readexactly(LENGTH_BYTES)
+            return _answers.decode(await process.stdout.readexactly(int.from_bytes(length, "big")))
+        except (OSError, EOFError) as fault:
+            code = await self._dismiss()
+            if code is not None and -code in _BEYOND:
+                raise BeyondBounds from None
+            raise _Lost(f"exit code {code}, {type(fault).__name__}") from fault
+        except BaseException:
+            # whoever asked has gone, and an answer to nobody's question must not be read as the next one's
+            await self._dismiss()
+            raise
+
+    async def _dismiss(self) -> int | None:
+        """End the process; answers its exit code."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        if process.stdin is not None:
+            process.stdin.close()
+        if process.stdout is not None and not process.stdout.at_eof() and process.returncode is None:
+            process.kill()
+        return await process.wait()
+
+
+@asynccontextmanager
+async def judging() -> AsyncIterator[Judge]:
+    """A judge, ended with the block."""
+    judge_of_process = Judge()
+    try:
+        yield judge_of_process
+    finally:
+        await judge_of_process.close()
+
+
+_answers = msgspec.msgpack.Decoder(Answer)
+
+
+async def _start() -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", judge.__name__, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=_environment(os.environ)
+    )
+
+
+def _environment(ours: Mapping[str, str]) -> dict[str, str]:
+    """What finds the interpreter's own things, and none of what Relay is told."""
+    return {name: value for name, value in ours.items() if not name.startswith(_OURS)}
+
+
+def _faults(answer: Answer) -> Sequence[FieldFault]:
+    match answer:
+        case Found(faults):
+            return [FieldFault(pointer, detail) for pointer, detail in faults]
+        case Broken(traceback):
+            raise RuntimeError(f"the judge of schemas met a bug:\n{traceback}")
+        case Admitted():
+            raise RuntimeError("the judge of schemas answered another question")

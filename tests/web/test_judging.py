@@ -1,0 +1,114 @@
+"""The judge beside the event loop: asked, ended when it takes too long, replaced when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.web import judging
+from relay.web.judging import BeyondBounds, Judge, Weighed
+from relay.web.problems import ErrorCode, FieldFault, Refused
+from tests.support.installation import eventually
+
+BOMB = json.dumps({"properties": {"a": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}, "type": "object"}).encode()
+DEEP = b'{"a":' * 60 + b"1" + b"}" * 60
+
+
+@pytest.fixture
+async def judge() -> AsyncIterator[Judge]:
+    async with judging.judging() as made:
+        yield made
+
+
+def pid_of(judge: Judge) -> int:
+    assert judge._process is not None
+    return judge._process.pid
+
+
+async def test_a_schema_is_weighed_and_payloads_are_looked_at(judge: Judge) -> None:
+    assert await judge.weigh(b'{"type":"object"}') == Weighed(2)
+    assert await judge.weigh(BOMB) == Weighed(None)
+    assert await judge.weigh(b'{"type":1}') != []
+    assert await judge.look(b'{"type":"object"}', b"{}") == []
+    assert await judge.look(b'{"type":"object"}', b"1") == [FieldFault("", 'the value is not of type "object"')]
+
+
+async def test_a_look_without_end_is_ended_and_the_next_one_is_answered(judge: Judge) -> None:
+    assert await judge.look(BOMB, b"{}") == []
+    first = pid_of(judge)
+    with pytest.raises(BeyondBounds):
+        await judge.look(BOMB, DEEP)
+    assert await judge.look(BOMB, b"{}") == []
+    assert pid_of(judge) != first
+
+
+async def test_a_judge_that_somebody_ended_is_replaced_without_anybody_noticing(judge: Judge) -> None:
+    assert await judge.look(b"{}", b"1") == []
+    os.kill(pid_of(judge), signal.SIGKILL)
+    assert await judge.look(b"{}", b"1") == []
+
+
+async def test_whoever_leaves_takes_no_answer_from_the_next_one(judge: Judge) -> None:
+    assert await judge.look(b"{}", b"1") == []
+    leaving = asyncio.create_task(judge.look(BOMB, DEEP))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    assert await judge.look(b"false", b"1") != []
+
+
+async def test_many_ask_at_once_and_each_gets_its_own_answer(judge: Judge) -> None:
+    asked = [judge.look(b'{"const":%d}' % (n % 7), b"%d" % n) for n in range(60)]
+    assert [not faults for faults in await asyncio.gather(*asked)] == [n < 7 for n in range(60)]
+
+
+async def test_too_many_who_wait_are_turned_away(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "MOST_WAITING", 2)
+    results = await asyncio.gather(*(judge.look(b"{}", b"1") for _ in range(3)), return_exceptions=True)
+    assert [isinstance(each, Refused) for each in results] == [False, False, True]
+    assert isinstance(results[2], Refused)
+    assert results[2].problem.code is ErrorCode.OVERLOADED
+
+
+async def test_a_turn_that_does_not_come_in_time_is_refused(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "WAITING_SECONDS", 0.05)
+    async with judge._turn:
+        with pytest.raises(Refused):
+            await judge.look(b"{}", b"1")
+
+
+async def test_the_process_is_told_none_of_relays_own(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELAY_SECRET_KEYS", "s3cret")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://u:s3cret@h/d")
+    monkeypatch.setenv("PGPASSWORD", "s3cret")
+    assert await judge.look(b"{}", b"1") == []
+    environment = await asyncio.to_thread(Path(f"/proc/{pid_of(judge)}/environ").read_bytes)
+    assert environment
+    assert b"s3cret" not in environment
+
+
+async def test_it_ends_with_its_pipe(judge: Judge) -> None:
+    assert await judge.look(b"{}", b"1") == []
+    process: Any = judge._process
+    process.stdin.close()
+    await eventually(lambda: _is(process.returncode == 0), 10.0, "the judge has ended")
+
+
+async def _is(holds: bool) -> bool:
+    return holds
+
+
+async def test_closing_ends_it_and_asking_starts_it_anew(judge: Judge) -> None:
+    assert await judge.look(b"{}", b"1") == []
+    first: Any = judge._process
+    await judge.close()
+    assert first.returncode is not None
+    assert await judge.look(b"{}", b"1") == []
