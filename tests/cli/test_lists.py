@@ -119,6 +119,42 @@ def test_the_deliveries_of_an_endpoint_and_one_with_its_attempts(relay: Service,
     assert re.search(r" 1 +0 +permanent.* 400 ", shown)
 
 
+def test_a_list_of_receipts_tells_what_comes_by_itself_from_what_does_not(lonely: Shell) -> None:
+    def delivery(status: str, waiting_for: str | None = None) -> dict[str, object]:
+        return {"status": status, "waiting_for": waiting_for}
+
+    receipt = {
+        "receipt_id": "rcp_1", "received_at": "2026-01-31T09:05:00Z", "type": "a.b", "state": "open", "outcome": None,
+        "reason": None, "delivery_count": 4,
+        "deliveries": [
+            delivery("delivered"), delivery("dead"), delivery("pending", "retry"), delivery("pending", "breaker"),
+        ],
+    }  # fmt: skip
+    with scripted(lambda _: (200, {"data": [receipt], "next_cursor": None})) as api:
+        lonely.environment["RELAY_URL"] = api.url
+        shown = on_a_terminal(lonely, "receipt", "--state", "open")
+    assert "1 dead, 1 waiting: retry, 1 waiting: breaker" in shown
+
+
+def test_a_wait_behind_a_gate_is_shown_as_a_wait_and_not_as_an_attempt(lonely: Shell) -> None:
+    plain = {
+        "at": "2026-01-31T09:05:00Z", "generation": 0, "status_code": None, "error_class": None, "snippet": None,
+        "deferred_for_ms": None, "total_ms": None,
+    }  # fmt: skip
+    attempts = [
+        {**plain, "attempt": 1, "outcome_class": "retryable", "reason": "500 (server_error)", "status_code": 500,
+         "total_ms": 2.0},
+        {**plain, "attempt": 1, "outcome_class": "deferred", "reason": "breaker", "deferred_for_ms": 30_250},
+    ]  # fmt: skip
+    delivery_id = "0198c0de-4b5e-7a3c-9f10-d2b4a6c8e0f1"
+    one = {"id": delivery_id, "status": "pending", "attempts": attempts}
+    with scripted(lambda _: (200, one)) as api:
+        lonely.environment["RELAY_URL"] = api.url
+        shown = on_a_terminal(lonely, "deliveries", delivery_id)
+    assert re.search(r"Z +1 +0 +retryable: 500 \(server_error\) +500 +2\.0 *\r?$", shown, re.MULTILINE)
+    assert re.search(r"Z +- +0 +deferred: breaker +30\.2 s *\r?$", shown, re.MULTILINE)
+
+
 def test_a_person_sees_a_line_for_each_receipt(shell: Shell) -> None:
     receipt = sent(shell, "seen.as-line")
     shown = on_a_terminal(shell, "receipt", "--type", "seen.as-line")
@@ -129,7 +165,7 @@ def test_a_person_sees_a_line_for_each_receipt(shell: Shell) -> None:
 def test_watching_waits_at_the_relay_and_looks_again_where_it_is_overloaded(lonely: Shell) -> None:
     opened = {
         "receipt_id": "rcp_1", "type": "a.b", "state": "open", "outcome": None, "reason": None, "timeline": [],
-        "deliveries": [{"status": "pending"}],
+        "deliveries": [{"status": "pending", "waiting_for": None}],
     }  # fmt: skip
     answers = [
         (200, opened),

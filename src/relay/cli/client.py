@@ -154,7 +154,9 @@ def _refusal(response: httpx.Response, where: str) -> str:
     problem = _problem(response)
     if problem is None:
         return f"{where} answered {response.status_code} {response.reason_phrase}: is RELAY_URL a Relay?"
-    text = f"{problem.get('detail') or problem.get('title')} ({problem['code']})"
+    reason = problem.get("reason")
+    code = f"{problem['code']}: {reason}" if isinstance(reason, str) else problem["code"]
+    text = f"{problem.get('detail') or problem.get('title')} ({code})"
     errors = problem.get("errors")
     if isinstance(errors, list) and len(errors) > 1:
         text += ": " + "; ".join(f"{error.get('pointer')} {error.get('detail')}" for error in errors)

@@ -5,6 +5,7 @@ Owns the rendering and the question whether anything can still happen by itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from relay.cli.rendering import table, words
+from relay.cli.waiting import PAUSED
 
 Receipt = Mapping[str, Any]
 
@@ -32,12 +34,32 @@ def _standing(receipt: Receipt) -> Text:
 
 def summary(receipts: Iterable[Receipt]) -> RenderableType:
     """A list of receipts, a line each."""
-    columns = ("received", "receipt", "type", "deliveries", "state")
+    columns = ("received", "receipt", "type", "deliveries", "state", "not delivered")
     rows = [
-        (each["received_at"], each["receipt_id"], each["type"], each["delivery_count"], _standing(each))
+        (
+            each["received_at"],
+            each["receipt_id"],
+            each["type"],
+            each["delivery_count"],
+            _standing(each),
+            "" if each["state"] == "closed" else _undelivered(each),
+        )
         for each in receipts
     ]
-    return table(columns, rows)
+    return table(columns, rows, optional=("not delivered",))
+
+
+def _undelivered(receipt: Receipt) -> str:
+    """How many deliveries are dead, and how many wait for what: a retry comes by itself, a dead letter does not."""
+    kinds = Counter(_kind(each) for each in receipt["deliveries"] if each["status"] != "delivered")
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+
+
+def _kind(delivery: Mapping[str, Any]) -> str:
+    if delivery["status"] != "pending":
+        return str(status(delivery).plain).replace("_", " ")
+    waits = delivery["waiting_for"]
+    return "due" if waits is None else f"waiting: {waits}"
 
 
 def headline(receipt: Receipt) -> Text:
@@ -91,7 +113,13 @@ def rendered(receipt: Receipt, *, told: int = 0) -> Iterator[RenderableType]:
 
 
 def is_settled(receipt: Receipt) -> bool:
-    """Whether nothing more will happen unless a person does something: it is closed, or all that is left is dead."""
+    """Whether nothing more will happen unless a person does something: it is closed, or all that is left is dead or
+    held until its endpoint is resumed."""
     if receipt["state"] == "closed":
         return True
-    return all(delivery["status"] in ("delivered", "dead") for delivery in receipt["deliveries"])
+    return all(delivery["status"] in ("delivered", "dead") or is_held(delivery) for delivery in receipt["deliveries"])
+
+
+def is_held(delivery: Mapping[str, Any]) -> bool:
+    """Whether it waits for a person: its endpoint is paused, or disabled by its own answer."""
+    return bool(delivery["status"] == "pending" and delivery["waiting_for"] == PAUSED)

@@ -106,7 +106,9 @@ def judge_all(policy: EgressPolicy, addresses: Iterable[str | bytes]) -> Refusal
 
 def _judge_scheme_and_port(policy: EgressPolicy, target: Target) -> Refusal | None:
     if policy.require_https and target.scheme != "https":
-        return Refusal(RefusalReason.SCHEME, "the url must start with https:// (RELAY_REQUIRE_HTTPS)")
+        return Refusal(
+            RefusalReason.SCHEME, "the url must start with https://; RELAY_REQUIRE_HTTPS=false allows http:// too"
+        )
     if policy.allowed_ports is not None and target.port not in policy.allowed_ports:
         allowed = ", ".join(map(str, sorted(policy.allowed_ports))) or "none"
         detail = f"port {target.port} is not allowed; allowed (RELAY_ALLOWED_PORTS): {allowed}"

@@ -71,7 +71,7 @@ def _table(deliveries: Any) -> RenderableType:  # noqa: ANN401 - JSON is what it
         )
         for each in deliveries
     ]
-    return table(columns, rows, prose=("last error",), optional=columns[4:])
+    return table(columns, rows, prose=("last error",), optional=columns[5:])
 
 
 def _show(delivery: dict[str, Any], streams: Streams) -> None:
@@ -86,20 +86,23 @@ def _attempts(attempts: list[dict[str, Any]]) -> Iterator[RenderableType]:
     if not attempts:
         yield words("no attempt yet")
         return
-    columns = ("at", "attempt", "generation", "outcome", "answer", "ms", "error", "said")
+    columns = ("at", "attempt", "generation", "outcome", "answer", "ms", "waited", "error", "said")
     yield table(columns, [_attempt(each) for each in attempts], prose=("error", "said"), optional=columns[4:])
 
 
 def _attempt(attempt: Mapping[str, Any]) -> tuple[object, ...]:
-    reason = f" ({attempt['reason']})" if attempt["reason"] else ""
-    took = attempt["deferred_for_ms"] if attempt["outcome_class"] == "deferred" else attempt["total_ms"]
+    """An attempt's line. A wait behind a closed gate is none: it has no number of its own, and its time is a wait."""
+    reason = f": {attempt['reason']}" if attempt["reason"] else ""
+    is_wait = attempt["outcome_class"] == "deferred"
+    took, waited = attempt["total_ms"], attempt["deferred_for_ms"]
     return (
         attempt["at"],
-        attempt["attempt"],
+        "-" if is_wait else attempt["attempt"],
         attempt["generation"],
         words(f"{attempt['outcome_class']}{reason}", _CLASSES.get(attempt["outcome_class"], "")),
         attempt["status_code"],
-        None if took is None else f"{took:.1f}",
+        None if took is None or is_wait else f"{took:.1f}",
+        None if waited is None else f"{waited / 1000:.1f} s",
         attempt["error_class"],
         attempt["snippet"],
     )

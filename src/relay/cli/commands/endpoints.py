@@ -1,30 +1,34 @@
 """`relay endpoints`: where events go.
 
 Owns the arguments and the tables. An endpoint is named by its id or by its name. Secrets are shown once, when they are
-made, and are read from a file or stdin, never from an argument, which every user of the machine can see.
+made, and not at all when they were given; they are read from a file or stdin, never from an argument, which every user
+of the machine can see.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
 
 from relay.cli.client import connect
+from relay.cli.endpoint_options import (
+    changed_headers,
+    in_words_of_options,
+    read_body,
+    read_secret,
+    secret_option,
+    settings_options,
+)
 from relay.cli.endpoints import PATH, path_of, show_endpoint, state
 from relay.cli.failures import CommandFailed
-from relay.cli.options import example, json_option, pairs
+from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
 from relay.cli.rendering import facts, show, table
-from relay.cli.stdin import agrees, has_somebody, read_stdin
+from relay.cli.stdin import agrees, has_somebody
 from relay.cli.streams import Streams
-
-SIGNATURES = (
-    "By whose rules requests are signed: Relay's own, those of Standard Webhooks (standardwebhooks, svix), Stripe's or"
-    " GitHub's; or not at all. Default: relay."
-)
+from relay.cli.waiting import in_passing, lane_note
 
 named = click.argument("endpoint", metavar="ID|NAME")
 
@@ -44,7 +48,7 @@ def list_all(streams: Streams) -> None:
     if streams.json:
         streams.document(endpoints)
     elif not endpoints:
-        streams.line("no endpoints yet: relay endpoints add https://example.com/hooks --type 'invoice.*'")
+        streams.line("no endpoints yet: relay endpoints add https://example.com/hooks --event-type 'invoice.*'")
     else:
         columns = ("id", "name", "url", "events", "state")
         show(
@@ -62,63 +66,90 @@ def list_all(streams: Streams) -> None:
 @command.command(
     "add",
     epilog=example(
-        "relay endpoints add https://example.com/hooks --name ledger --type 'invoice.*' --type order.created --rate 50",
+        "relay endpoints add https://example.com/hooks --name ledger --event-type 'invoice.*' --rate 50",
         "relay endpoints add telegram://-1001234567890 --secret-file bot-token.txt",
         "relay endpoints add discord://1234567890123456789 --secret-file -",
     ),
 )
 @click.argument("url")
-@click.option("--name", help="Name, unique; it is the consumer in metrics. Default: made from the host.")
-@click.option("--type", "types", multiple=True, metavar="PATTERN", help="Event types it gets; may be repeated.")
-@click.option("--rate", type=float, help="Requests per second, at most, over all dispatchers.")
-@click.option("--burst", type=int, help="Requests at once after a pause.")
-@click.option("--max-in-flight", type=int, help="Requests under way, per dispatcher process.")
-@click.option("--timeout", type=float, help="Seconds for one attempt.")
-@click.option(
-    "--ack",
-    type=click.Choice(["response", "explicit"]),
-    help="What proves that an event was processed: its 2xx, or a call of its own (explicit).",
-)
-@click.option("--signature", type=click.Choice(["relay", "standard", "stripe", "github", "none"]), help=SIGNATURES)
-@click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="A header of yours; may be repeated.")
-@click.option("--preset", type=click.Choice(["patient"]), help="Retry over three days instead of half an hour.")
-@click.option(
-    "--secret-file",
-    type=click.Path(allow_dash=True),
-    metavar="FILE|-",
-    help="A signing secret of yours; by default one is made. For a chat the bot's or the webhook's token.",
-)
+@settings_options(defaults=True)
+@secret_option("A signing secret of yours; by default one is made. For a chat the bot's or the webhook's token.")
 @json_option
 @click.pass_obj
 def add(streams: Streams, /, url: str, **given: Any) -> None:  # noqa: ANN401 - what the options above say
-    """Subscribe URL to events. The answer shows its secret, this once.
+    """Subscribe URL to events. The answer shows the secret that was made for it, this once.
 
     A URL is https://…, telegram:// with a chat's number or a channel's @name, or discord:// with a webhook's number.
     """
-    with connect(read_settings()) as relay:
-        made = relay.call("POST", PATH, body=_body(url, given, streams))
+    body = read_body({**given, "url": url}, streams)
+    with connect(read_settings()) as relay, in_words_of_options():
+        made = relay.call("POST", PATH, body=body)
     streams.done(f"the endpoint {made['id']} is there (its secret can be renewed with `relay endpoints rotate-secret`)")
-    show_endpoint(made, streams)
+    show_endpoint(_without(made, body.get("secret"), streams), streams)
 
 
-def _body(url: str, given: dict[str, Any], streams: Streams) -> dict[str, Any]:
-    """The request body: only what was given, so that the API's defaults count for the rest."""
-    preset, secret_file = given["preset"], given["secret_file"]
-    body = {
-        "url": url,
-        "name": given["name"],
-        "event_types": list(given["types"]) or None,
-        "rate_per_second": given["rate"],
-        "burst": given["burst"],
-        "max_in_flight": given["max_in_flight"],
-        "timeout_seconds": given["timeout"],
-        "ack": given["ack"],
-        "signature": given["signature"],
-        "headers": pairs(given["headers"], ":", "NAME:VALUE") or None,
-        "retry": {"preset": preset} if preset else None,
-        "secret": _secret(secret_file, streams) if secret_file else None,
-    }
-    return {name: value for name, value in body.items() if value is not None}
+@command.command(
+    "change",
+    epilog=example(
+        "relay endpoints change ledger --rate 50 --event-type 'invoice.*' --event-type 'refund.*'",
+        "relay endpoints change ledger --retry max_attempts=5 --header-file Authorization=token.txt",
+        "relay endpoints change ledger --remove-header X-Team --reset timeout",
+    ),
+)
+@named
+@click.option("--url", help="Where events are sent from now on.")
+@settings_options(defaults=False)
+@click.option("--remove-header", "removed", multiple=True, metavar="NAME", help="A header to drop; may be repeated.")
+@click.option(
+    "--reset",
+    multiple=True,
+    type=click.Choice(["retry", "timeout"]),
+    help="Back to the installation's retry rule, or timeout; may be repeated.",
+)
+@json_option
+@click.pass_obj
+def change(
+    streams: Streams,
+    /,
+    endpoint: str,
+    removed: tuple[str, ...],
+    reset: tuple[str, ...],
+    **given: Any,  # noqa: ANN401 - the same
+) -> None:
+    """Change an endpoint. What is not named stays as it is; event types and a retry rule are replaced as a whole.
+
+    A secret is changed by `relay endpoints rotate-secret`.
+    """
+    body = read_body(given, streams)
+    for field in ("retry", "timeout_seconds"):
+        if field.partition("_")[0] in reset:
+            if field in body:
+                raise click.UsageError(f"--reset {field.partition('_')[0]} and a new value: leave one of them out.")
+            body[field] = None
+    if not body and not removed:
+        raise click.UsageError("Nothing to change: name what, --rate 50 for example.")
+    with connect(read_settings()) as relay, in_words_of_options():
+        path = path_of(relay, endpoint)
+        if removed or "headers" in body:
+            body["headers"] = _headers(relay.call("GET", path), body.get("headers", {}), removed)
+        changed = relay.call("PATCH", path, body=body)
+    streams.done("the endpoint is changed")
+    show_endpoint(changed, streams)
+
+
+def _headers(known: dict[str, Any], given: dict[str, str], removed: tuple[str, ...]) -> dict[str, str]:
+    there = {name.lower() for name in known["headers"]}
+    if missing := [name for name in removed if name.lower() not in there]:
+        raise CommandFailed(f"the endpoint has no header {missing[0]}: `relay endpoints show` lists them")
+    return changed_headers(known["headers"], given, removed)
+
+
+def _without(answer: dict[str, Any], given: str | None, streams: Streams) -> dict[str, Any]:
+    """The answer as it is shown: a secret that was given is nothing new, and terminals and logs remember."""
+    if given is None:
+        return answer
+    streams.note("the secret is the one that was given, so it is shown as stars")
+    return {**answer, "secret": "***"}
 
 
 @command.command("show", epilog=example("relay endpoints show ledger"))
@@ -162,8 +193,12 @@ def resume(streams: Streams, endpoint: str) -> None:
 def test(streams: Streams, endpoint: str) -> None:
     """Send an endpoint, and no other, a sample event of type relay.test, whatever types it subscribed to."""
     with connect(read_settings()) as relay:
-        accepted = relay.call("POST", f"{path_of(relay, endpoint)}/test")
-    streams.done(f"the sample event is accepted as {accepted['receipt_id']}")
+        path = path_of(relay, endpoint)
+        accepted = relay.call("POST", f"{path}/test")
+        streams.done(f"the sample event is accepted as {accepted['receipt_id']}")
+        with in_passing(streams):
+            if note := lane_note(relay.call("GET", path)):
+                streams.note(note)
     if streams.json:
         streams.document(accepted)
     else:
@@ -179,12 +214,7 @@ def test(streams: Streams, endpoint: str) -> None:
 )
 @named
 @click.option("--force", is_flag=True, help="Even if that ends an older secret before its time.")
-@click.option(
-    "--secret-file",
-    type=click.Path(allow_dash=True),
-    metavar="FILE|-",
-    help="The new token of a bot or webhook; every other secret is made.",
-)
+@secret_option("The new token of a bot or webhook; every other secret is made.")
 @json_option
 @click.pass_obj
 def rotate_secret(streams: Streams, endpoint: str, force: bool, secret_file: str | None) -> None:
@@ -194,8 +224,9 @@ def rotate_secret(streams: Streams, endpoint: str, force: bool, secret_file: str
     which still verify with it alone refuse every request. On a terminal it asks first; elsewhere it wants --force.
     The token of a chat is given by --secret-file, and counts at once.
     """
-    body = {"secret": _secret(secret_file, streams)} if secret_file else None
-    with connect(read_settings()) as relay:
+    token = read_secret(secret_file, streams) if secret_file else None
+    body = None if token is None else {"secret": token}
+    with connect(read_settings()) as relay, in_words_of_options():
         path = path_of(relay, endpoint)
         if not force:
             _check_overlap(relay.call("GET", path))
@@ -206,6 +237,7 @@ def rotate_secret(streams: Streams, endpoint: str, force: bool, secret_file: str
         else "the secret is rotated (the old one signs too until"
         f" {rotated['previous_secret_expires_at']}; another new one takes `relay endpoints rotate-secret --force`)"
     )
+    rotated = _without(rotated, token, streams)
     if streams.json:
         streams.document(rotated)
     else:
@@ -243,14 +275,3 @@ def remove(streams: Streams, endpoint: str, yes: bool) -> None:
         streams.document({"id": path.rsplit("/", 1)[-1], "removed": True})
     else:
         streams.line("removed")
-
-
-def _secret(file: str, streams: Streams) -> str:
-    """The secret in a file, without the line's end."""
-    try:
-        text = (read_stdin(streams) if file == "-" else Path(file).read_bytes()).decode()
-    except OSError as fault:
-        raise click.UsageError(f"{file} cannot be read: {fault.strerror}.") from fault
-    except UnicodeDecodeError as fault:
-        raise click.UsageError(f"{file} holds no text.") from fault
-    return text.rstrip("\r\n")

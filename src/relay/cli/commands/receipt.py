@@ -7,6 +7,7 @@ can happen by itself, or at its timeout.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ from relay.cli.reading import read_settings
 from relay.cli.receipts import is_settled, line, rendered, summary
 from relay.cli.rendering import show
 from relay.cli.streams import Streams
+from relay.cli.waiting import lane_notes
 
 PATH = "/v1/receipts"
 
@@ -56,7 +58,8 @@ def command(
 ) -> None:
     """Show the receipt of an event: what happened at each boundary, and how each delivery stands.
 
-    With --watch the exit code says whether it closed: 1 if it did not in time, or if only a person can help it on.
+    With --watch the exit code says whether it closed: 1 if it did not in time, or if only a person can help it on: what
+    is left is dead, or its endpoint is paused or disabled. It says how.
     Without ID the receipts are listed, the newest first.
     """
     if receipt_id is None and watch:
@@ -108,7 +111,8 @@ def _watch(relay: Client, path: str, streams: Streams, timeout: float) -> None:
         receipt = _after(relay, path, min(wait, left))
     _show(receipt, streams, told=told)
     if receipt["state"] != "closed":
-        raise CommandFailed(_why_open(receipt, timeout))
+        held = [] if not is_settled(receipt) else list(lane_notes(relay, receipt["deliveries"]))
+        raise CommandFailed("\n".join([*_why_open(receipt, timeout), *held]))
 
 
 def _after(relay: Client, path: str, seconds: float) -> dict[str, Any]:
@@ -123,10 +127,13 @@ def _after(relay: Client, path: str, seconds: float) -> dict[str, Any]:
     return receipt
 
 
-def _why_open(receipt: dict[str, Any], timeout: float) -> str:
+def _why_open(receipt: dict[str, Any], timeout: float) -> Iterator[str]:
+    """What a person has to do, a sentence each; what keeps closed lanes closed is not among it."""
     if not is_settled(receipt):
-        return f"the receipt is still open after {timeout:g} s; its deliveries say what they wait for"
+        yield f"the receipt is still open after {timeout:g} s; its deliveries say what they wait for"
+        return
     again = f"`relay redrive {receipt['receipt_id']}`"
     if not receipt["deliveries"]:
-        return f"no endpoint subscribes to {receipt['type']}: add one with `relay endpoints add`, then {again}"
-    return f"the receipt stays open: what is left is dead-lettered; mend what its last error says, then {again}"
+        yield f"no endpoint subscribes to {receipt['type']}: add one with `relay endpoints add`, then {again}"
+    elif any(each["status"] == "dead" and not each.get("discarded_at") for each in receipt["deliveries"]):
+        yield f"the receipt stays open: what is left is dead-lettered; mend what its last error says, then {again}"
