@@ -105,6 +105,10 @@ bench-quorum: setup  ## time until the 202 with two of three servers, beside one
 bench-fairness: setup  ## healthy endpoints alone, beside one that hangs with 10,000 owed, and beside a hundred dead ones
 	$(BIN)/relay loadtest fairness
 
+.PHONY: bench-fan-out
+bench-fan-out: setup  ## acks of 1,000 endpoints that share a receipt, recorded by four processes, beside receipts of their own
+	$(BIN)/relay loadtest fan-out
+
 .PHONY: bench-claims
 bench-claims: setup  ## what a claim costs per row: a small queue beside 1,000,000 rows, half of them in a closed lane
 	@$(BIN)/python -m tests.store.claim_costs

@@ -32,11 +32,17 @@ BURIED = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many events of how many payload bytes, spread over how many endpoints (one delivery each)."""
+    """How many events of how many payload bytes, spread over how many endpoints in turn (`fan_out` deliveries each)."""
 
     events: int
     endpoints: int
     payload_bytes: int
+    fan_out: int = 1
+
+    @property
+    def deliveries(self) -> int:
+        """How many are owed."""
+        return self.events * self.fan_out
 
 
 def event_type(place: int) -> str:
@@ -86,18 +92,24 @@ async def remove_endpoints(database: Database, vault: Vault) -> None:
 
 
 async def fill(database: Database, vault: Vault, endpoints: Sequence[UUID], shape: Shape) -> None:
-    """Append the events, each owed to one endpoint, in turn."""
+    """Append the events, each owed to the next endpoints in turn."""
     snapshot = await Endpoints(database, vault).snapshot()
     journal = Journal(database, key_retention_seconds=86_400)
     body = payload(shape.payload_bytes)
     digest = hashlib.sha256(body).digest()
-    for start in range(0, shape.events, GROUP):
-        numbers = range(start, min(start + GROUP, shape.events))
-        group = [_addition(endpoints[n % len(endpoints)], body, digest, snapshot.partitions[TENANT]) for n in numbers]
+    at_once = max(1, GROUP // shape.fan_out)
+    for start in range(0, shape.events, at_once):
+        numbers = range(start, min(start + at_once, shape.events))
+        group = [_addition(_owed(endpoints, n, shape), body, digest, snapshot.partitions[TENANT]) for n in numbers]
         await journal.append(snapshot.versions, group)
 
 
-def _addition(endpoint: UUID, body: bytes, digest: bytes, partition: int) -> Addition:
+def _owed(endpoints: Sequence[UUID], number: int, shape: Shape) -> list[UUID]:
+    first = number * shape.fan_out
+    return [endpoints[place % len(endpoints)] for place in range(first, first + shape.fan_out)]
+
+
+def _addition(endpoints: Sequence[UUID], body: bytes, digest: bytes, partition: int) -> Addition:
     receipt = new_id()
     envelope = Envelope(
         receipt_id=receipt,
@@ -111,4 +123,5 @@ def _addition(endpoint: UUID, body: bytes, digest: bytes, partition: int) -> Add
         payload=body,
         payload_sha256=digest,
     )
-    return Addition(envelope, partition, None, ((ids.delivery_id(receipt, os.urandom(ids.SIBLING_BYTES)), endpoint),))
+    owed = zip(ids.delivery_ids(receipt, len(endpoints), os.urandom), endpoints, strict=True)
+    return Addition(envelope, partition, None, tuple(owed))

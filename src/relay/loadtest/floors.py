@@ -75,16 +75,17 @@ async def queue(dsn: str, batch: int) -> None:
     claims = await Database.connect(dsn, name="relay-floor", size=1, commits=Commits.LAZY)
     records = await Database.connect(dsn, name="relay-floor", size=1)
     store = Queue(claims, records)
-    done, after, began = 0, FIRST_LANE, _Instant()
+    done, closed, after, began = 0, 0, FIRST_LANE, _Instant()
     while True:
         claim = await store.claim_due(after=after, batch=batch, token=new_id(), lease_seconds=60)
         if not claim.deliveries and after == claim.resume_after == FIRST_LANE:
             break
         after = claim.resume_after
         if claim.deliveries:
-            await store.record([delivered(each) for each in claim.deliveries])
+            recorded = await store.record([delivered(each) for each in claim.deliveries])
             done += len(claim.deliveries)
-    _report(done, began)
+            closed += len(recorded.closed)
+    _report(done, began, closed)
     await claims.close()
     await records.close()
 
@@ -121,9 +122,9 @@ class _Instant:
         self.cpu = time.process_time()
 
 
-def _report(done: int, began: _Instant) -> None:
+def _report(done: int, began: _Instant, closed: int = 0) -> None:
     seconds, cpu_seconds = time.monotonic() - began.monotonic, time.process_time() - began.cpu
-    json.dump({"done": done, "seconds": seconds, "cpu_seconds": cpu_seconds}, sys.stdout)
+    json.dump({"done": done, "seconds": seconds, "cpu_seconds": cpu_seconds, "closed": closed}, sys.stdout)
     sys.stdout.write("\n")
     sys.stdout.flush()
 

@@ -15,7 +15,7 @@ from relay.cli.failures import CommandFailed
 from relay.cli.options import example, json_option
 from relay.cli.streams import Streams
 from relay.embedded import EmbeddedFault
-from relay.loadtest import bench, fairness, quorum, steady
+from relay.loadtest import bench, fairness, fanout, quorum, steady
 from relay.loadtest.backlog import Shape
 
 
@@ -112,6 +112,26 @@ def fairness_command(
         report = fairness.run(plan, told(streams))
     streams.done("measured")
     streams.line(fairness.as_json(report) if streams.json else fairness.text(report))
+
+
+@command.command("fan-out", epilog=example("relay loadtest fan-out --rounds 1"))
+@click.option("--endpoints", type=click.IntRange(2), default=1_000, show_default=True, help="Endpoints of each event.")
+@click.option("--events", type=click.IntRange(1), default=20, show_default=True, help="Events for each of them.")
+@click.option("--workers", type=click.IntRange(1), default=4, show_default=True, help="Processes that record acks.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="How often both are measured.")
+@json_option
+@click.pass_obj
+def fan_out_command(streams: Streams, endpoints: int, events: int, workers: int, rounds: int) -> None:
+    """Record the acks of many endpoints that share a receipt, beside as many that have receipts of their own.
+
+    Several processes claim and record at once, without HTTP. It brings its own database, and touches no other. Fails if
+    a receipt does not close exactly once; says whether sharing one costs as little as wanted, which counts on an idle
+    machine only.
+    """
+    with measuring():
+        report = fanout.run(fanout.Plan(endpoints, events, workers, rounds), told(streams))
+    streams.done("measured")
+    streams.line(fanout.as_json(report) if streams.json else fanout.text(report))
 
 
 def told(streams: Streams) -> Callable[[str], None]:
