@@ -150,11 +150,11 @@ async def test_a_retry_after_that_says_nothing_leaves_the_ordinary_delay(house: 
         assert ORDINARY_SECONDS <= seconds <= ORDINARY_SECONDS + LATE_SECONDS, (text, seconds)
 
 
-async def test_a_retry_after_is_at_most_an_hour_and_the_first_of_several_counts(house: House) -> None:
+async def test_a_retry_after_is_at_most_an_hour_and_the_longest_of_several_counts(house: House) -> None:
     scripts = {"a day": answers(503, "86400"), "several": answers(503, "60", "600")}
     found = await waits_after(house, scripts)
     assert 3600.0 <= found["a day"] <= 3600.0 * SPREAD + LATE_SECONDS
-    assert 60.0 <= found["several"] <= 60.0 * SPREAD + LATE_SECONDS
+    assert 600.0 <= found["several"] <= 600.0 * SPREAD + LATE_SECONDS
 
 
 async def test_a_second_negative_retry_after_waits_the_ordinary_delay_again(house: House) -> None:

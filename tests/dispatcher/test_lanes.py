@@ -177,3 +177,29 @@ def test_a_lane_that_hung_for_long_is_remembered_from_when_that_was_known() -> N
     lanes.leave(lane)
     lanes.failed(lane, 5.0)
     assert window(lanes, CRM, now=5.5) == FIRST_WINDOW // 2
+
+
+def test_a_lane_in_doubt_is_asked_by_one_request_at_a_time() -> None:
+    lanes = Lanes(LIMIT)
+    taken = [lanes.enter(CRM, 0.0)]
+    lanes.doubt({CRM})
+    assert window(lanes, CRM) == 0
+    answer(lanes, taken)
+    assert window(lanes, CRM) == 2
+
+
+def test_after_a_429_one_request_asks_before_others_follow() -> None:
+    lanes = Lanes(LIMIT)
+    taken = fill(lanes, CRM)
+    for lane in taken:
+        lanes.leave(lane)
+        lanes.throttled(lane, 0.0)
+    assert len(fill(lanes, CRM)) == 1
+
+
+def test_an_answer_that_had_to_be_cut_off_widens_no_window() -> None:
+    lanes = Lanes(LIMIT)
+    for lane in fill(lanes, CRM):
+        lanes.leave(lane)
+        lanes.answered(lane, 0.0, in_order=False)
+    assert window(lanes, CRM) == FIRST_WINDOW

@@ -201,13 +201,13 @@ def test_a_retry_after_beyond_an_hour_counts_as_an_hour() -> None:
     assert judged(503, retry_after="86400").verdict == Retry(3600 * 1.1, OutcomeReason.SERVER_ERROR)
 
 
-def test_the_first_retry_after_counts() -> None:
+def test_the_longest_retry_after_counts() -> None:
     facts = SendFacts(503, headers=(("retry-after", "60"), ("retry-after", "600")))
     judgement = judge(
         facts, ack=AckMode.RESPONSE, retry=DEFAULT, generation_attempt=1, generation_age=0, draw=0, now=NOW
     )
 
-    assert judgement.verdict == Retry(60, OutcomeReason.SERVER_ERROR)
+    assert judgement.verdict == Retry(600, OutcomeReason.SERVER_ERROR)
 
 
 def test_a_429_holds_the_lane_exactly_as_long_as_it_asks() -> None:

@@ -686,3 +686,12 @@ async def test_what_waits_for_an_explicit_ack_fills_no_slot(world: World) -> Non
     await world.owe(2, lane)
     await world.record(attempt(await world.claim_one(), DeliveryMove.RECEIVE, lane=ANSWERED))
     assert await world.value("select is_full(s) from endpoint_state s") is False
+
+
+async def test_after_a_429_one_delivery_asks_before_others_follow(world: World) -> None:
+    await lane_of(world, owed=30)
+    await world.record(attempt(await world.claim_one(), DeliveryMove.RETRY, lane=held(30.0)))
+    await ago(world, 31.0)
+    (asking,) = (await world.claim()).deliveries
+    await world.record(attempt(asking, lane=ANSWERED))
+    assert len((await world.claim()).deliveries) > 1

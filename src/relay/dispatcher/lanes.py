@@ -87,17 +87,25 @@ class Lanes:
                 self._idle.popitem(last=False)
 
     def doubt(self, endpoints: Collection[UUID]) -> None:
-        """The last send to these has failed, here or elsewhere."""
+        """These did not answer last time, here or elsewhere, or not for long: one at a time, until they do."""
         for endpoint in endpoints:
-            if (lane := self._lanes.get(endpoint)) is not None:
-                lane.doubtful = True
+            if (lane := self._lanes.get(endpoint)) is not None and not lane.doubtful:
+                lane.doubtful = lane.limited = True
+                lane.window = 1
 
-    def answered(self, lane: Lane, now: float) -> None:
-        """The endpoint has just answered, whatever it said; a window that was in use grows."""
+    def answered(self, lane: Lane, now: float, *, in_order: bool = True) -> None:
+        """The endpoint has just answered, whatever it said. A window that was in use grows, unless the answer had to be
+        cut off."""
         lane.doubtful = False
         lane.heard_at = now
-        if lane.limited and lane.window < self._widest:
+        if in_order and lane.limited and lane.window < self._widest:
             lane.window += 1
+
+    def throttled(self, lane: Lane, now: float) -> None:
+        """The endpoint wants to be left alone for a while, and is asked by one request then."""
+        lane.doubtful = True
+        lane.heard_at = now
+        lane.window = 1
 
     def failed(self, lane: Lane, now: float) -> None:
         """The endpoint has not answered; it is remembered from now on."""

@@ -147,17 +147,19 @@ class Launcher:
             self._tell_trouble(address.consumer, facts.detail)
             return
         self._recorder.add(flight, facts, judgement, wait_ms=(flight.launched_at - flight.claimed_at) * 1000)
-        self._teach(flight, judgement.lane)
+        self._teach(flight, judgement.lane, in_order=facts.error_class is None)
 
-    def _teach(self, flight: Flight, notice: LaneNotice | None) -> None:
+    def _teach(self, flight: Flight, notice: LaneNotice | None, *, in_order: bool) -> None:
         """What this process's part of the lane learns; the database hears of it with the record."""
         if notice is None or flight.lane is None:
             return
-        lanes = self.flights.lanes
-        if notice.answered:
-            lanes.answered(flight.lane, self._ambient.monotonic())
+        lanes, now = self.flights.lanes, self._ambient.monotonic()
+        if notice.hold_seconds:
+            lanes.throttled(flight.lane, now)
+        elif notice.answered:
+            lanes.answered(flight.lane, now, in_order=in_order)
         else:
-            lanes.failed(flight.lane, self._ambient.monotonic())
+            lanes.failed(flight.lane, now)
         if notice.disable or notice.hold_seconds:
             lanes.shut(flight.claimed.endpoint_id)
 

@@ -290,8 +290,6 @@ def _hold(wished: float, retry: RetryPolicy) -> float:
 
 
 def _wished_wait(facts: SendFacts, now: datetime) -> float:
-    """Seconds that the endpoint asked for in its first `Retry-After`, at most the cap; 0 where it asked for nothing."""
-    for name, value in facts.headers:
-        if name == "retry-after":
-            return min(retry_after.parse(value, now) or 0.0, RETRY_AFTER_CAP_SECONDS)
-    return 0.0
+    """Seconds that the endpoint asked for, at most the cap: the longest of its `Retry-After`, 0 without one of use."""
+    wishes = [retry_after.parse(value, now) or 0.0 for name, value in facts.headers if name == "retry-after"]
+    return min(max(wishes, default=0.0), RETRY_AFTER_CAP_SECONDS)

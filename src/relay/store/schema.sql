@@ -700,9 +700,10 @@ begin
     for notice in
         select o.endpoint, array_agg(o.token order by o.place) as tokens,
                array_agg(o.claimed_at order by o.place) as began, array_agg(o.answered order by o.place) as answered,
-               (array_agg(o.answered order by o.place desc) filter (where o.answered is not null))[1] as last_answered
-        from unnest(o_delivery, o_token, o_claimed_at, o_endpoint, o_answered) with ordinality
-            as o (delivery, token, claimed_at, endpoint, answered, place)
+               (array_agg(o.answered and o.hold is null order by o.place desc)
+                   filter (where o.answered is not null))[1] as last_welcome
+        from unnest(o_delivery, o_token, o_claimed_at, o_endpoint, o_answered, o_hold) with ordinality
+            as o (delivery, token, claimed_at, endpoint, answered, hold, place)
         join unnest(p_held, p_held_tokens) as h (id, token) on h.id = o.delivery and h.token = o.token
         where o.endpoint = any (p_lanes) and o.endpoint = any (locked)
         group by o.endpoint order by o.endpoint
@@ -716,9 +717,9 @@ begin
                     p_threshold, p_cooldown, p_max_cooldown, now());
             end loop;
         end if;
-        if not notice.last_answered then
+        if not notice.last_welcome then
             learned.answered_at := null;
-        elsif notice.last_answered and (known.answered_at is null or known.answered_at < now() - interval '1 minute') then
+        elsif notice.last_welcome and (known.answered_at is null or known.answered_at < now() - interval '1 minute') then
             learned.answered_at := now();
         end if;
         continue when learned is not distinct from known;
