@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -27,7 +27,7 @@ from relay.domain.delivery import ClaimedDelivery, DeadReason, DeliveryMove
 from relay.domain.egress import EgressPolicy
 from relay.domain.outcome import OutcomeClass
 from relay.domain.sending import Phases
-from relay.gateway import IngestLimits, Rulebook, create_gateway
+from relay.gateway import IngestLimits, Rulebook, Senders, create_gateway
 from relay.store.acks import Acks
 from relay.store.barrier import NAME as BARRIER
 from relay.store.barrier import Barrier
@@ -36,17 +36,19 @@ from relay.store.dead_letters import DeadLetters
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
 from relay.store.history import History
+from relay.store.issuer import Issuer
 from relay.store.journal import Journal
 from relay.store.queue import FIRST_LANE, Queue
 from relay.store.receipts import Receipts
 from relay.store.redrive import Redrives
 from relay.store.schemas import Schemas
+from relay.store.signed_requests import SignedRequests
 from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupSender
 from relay.transports.chat import Platforms
 from relay.web.judging import Judge
 from relay.web.serving import by_path
-from tests.support.administration import senders_of
+from tests.support.administration import Administration, prover_of
 from tests.support.asgi import Reply, call
 from tests.support.world import Ear, real_ambient
 
@@ -138,6 +140,9 @@ class World:
     health: Health
     draining: Switch
     ear: Ear
+    credentials: Administration
+    shown: list[tuple[str, str]] = field(default_factory=list)
+    """The headers that every request of the tests shows from now on."""
 
     @classmethod
     @asynccontextmanager
@@ -153,10 +158,11 @@ class World:
         waiting = await Database.connect(dsn, name=BARRIER, size=1, commits=Commits.AS_SERVER_SAYS)
         barrier = Barrier(waiting, quorum=quorum, seconds=0.25, ambient=ambient, emit=ear)
         await barrier.check()
+        prover = prover_of(database, vault, ambient)
         gateway = create_gateway(
             journal=Journal(database, key_retention_seconds=86_400.0),
             rulebook=Rulebook(endpoints, schemas, schemas, judge),
-            senders=senders_of(database, vault, ambient),
+            senders=Senders(prover=prover, requests=SignedRequests(database)),
             wakeups=wakeups,
             ambient=ambient,
             emit=ear,
@@ -175,6 +181,8 @@ class World:
                 queue=queue,
                 schemas=schemas,
                 judge=judge,
+                issuer=Issuer(database, vault),
+                prover=prover,
                 health=health,
                 barrier=barrier,
                 ambient=ambient,
@@ -208,6 +216,7 @@ class World:
                     health,
                     draining,
                     ear,
+                    Administration(database, vault),
                 )
         finally:
             await gateway.drain(5.0)
@@ -217,13 +226,13 @@ class World:
 
     async def get(self, path: str, *headers: tuple[str, str]) -> Reply:
         """Ask for something."""
-        return await call(self.app, "GET", path, headers=headers)
+        return await call(self.app, "GET", path, headers=[*self.shown, *headers])
 
     async def send(self, method: str, path: str, value: object = None) -> Reply:
         """Send JSON, or nothing."""
         if value is None:
-            return await call(self.app, method, path)
-        return await call(self.app, method, path, headers=[JSON], body=json.dumps(value).encode())
+            return await call(self.app, method, path, headers=self.shown)
+        return await call(self.app, method, path, headers=[*self.shown, JSON], body=json.dumps(value).encode())
 
     async def create(self, **fields: object) -> Any:
         """Create an endpoint; answers it."""
@@ -233,7 +242,7 @@ class World:
 
     async def post_event(self, event_type: str = "invoice.paid", **headers: str) -> Any:
         """Post an event; answers its 202."""
-        lines = [JSON, *((name.replace("_", "-"), value) for name, value in headers.items())]
+        lines = [JSON, *self.shown, *((name.replace("_", "-"), value) for name, value in headers.items())]
         body = json.dumps({"type": event_type}).encode()
         reply = await call(self.app, "POST", "/v1/events", headers=lines, body=body)
         assert reply.status == 202, reply

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from relay.app.faults import CannotRun
-from relay.app.listening import address_of, listen, refuse_open_address, url_of
+from relay.app.listening import address_of, listen, url_of
 from relay.settings import Bind
 
 
@@ -32,17 +32,6 @@ def test_a_port_that_is_taken_names_the_setting_to_change() -> None:
 def test_an_address_of_another_machine_is_refused_in_words(host: str) -> None:
     with pytest.raises(CannotRun, match="set RELAY_BIND to an address of this machine"):
         listen(Bind(host, 0), "RELAY_BIND")
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "relay.example"])
-def test_without_credentials_an_open_address_is_refused(host: str) -> None:
-    with pytest.raises(CannotRun, match="loopback only"):
-        refuse_open_address(Bind(host, 8080))
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
-def test_loopback_needs_no_credentials(host: str) -> None:
-    refuse_open_address(Bind(host, 8080))
 
 
 @pytest.mark.parametrize(

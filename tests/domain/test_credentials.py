@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain, combinations
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from relay.domain.credentials import (
     Unproven,
     digest_of,
     held,
+    new_key_secret,
 )
 
 A, B = "acct_a", "acct_b"
@@ -165,6 +167,18 @@ def test_a_source_is_found_by_its_name() -> None:
     billing = source(Proof.HMAC)
     assert book(billing).source("billing") is billing
     assert book(billing).source("nobody") is None
+
+
+@given(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32))
+def test_a_new_secret_holds_all_of_its_chance_and_can_stand_in_a_header(one: bytes, other: bytes) -> None:
+    secret = new_key_secret(one).expose()
+    assert re.fullmatch(r"rlk_[A-Za-z0-9_-]{43}", secret)
+    assert (secret == new_key_secret(other).expose()) == (one == other)
+
+
+def test_a_secret_of_less_chance_is_not_made() -> None:
+    with pytest.raises(ValueError, match="32 random bytes"):
+        new_key_secret(b"short")
 
 
 @given(st.text(), st.text())

@@ -23,6 +23,7 @@ from relay.store.issuer import Issuer
 from relay.store.signed_requests import SignedRequests
 from relay.store.vault import Vault
 from relay.web.credentials import Register
+from relay.web.proving import Prover
 
 TENANT = "acct_default"
 FAR = UUID(int=(1 << 128) - 1)
@@ -32,11 +33,17 @@ def _new_id() -> UUID:
     return ids.uuid7(time.time_ns() // 1_000_000, os.urandom(ids.ENTROPY_BYTES))
 
 
-def senders_of(database: Database, vault: Vault, ambient: Ambient, *, is_private: bool = True) -> Senders:
-    """What identifies the senders of a process, as the composition root makes it."""
+def prover_of(database: Database, vault: Vault, ambient: Ambient, *, is_private: bool = True) -> Prover:
+    """What identifies the callers of a process, as the composition root makes it."""
     reader = CredentialReader(database, vault, monotonic=ambient.monotonic)
     register = Register(reader.read, monotonic=ambient.monotonic, is_private=is_private)
-    return Senders(register=register, signers=reader.signer, requests=SignedRequests(database), ambient=ambient)
+    return Prover(register=register, signers=reader.signer, ambient=ambient)
+
+
+def senders_of(database: Database, vault: Vault, ambient: Ambient, *, is_private: bool = True) -> Senders:
+    """The same for its events."""
+    prover = prover_of(database, vault, ambient, is_private=is_private)
+    return Senders(prover=prover, requests=SignedRequests(database))
 
 
 def bearer(secret: str) -> tuple[str, str]:

@@ -16,8 +16,22 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from relay.api import acks, dead_letters, documentation, endpoints, health, page, receipts, redrives, schemas
+from relay.api import (
+    acks,
+    dead_letters,
+    documentation,
+    endpoints,
+    health,
+    keys,
+    page,
+    receipts,
+    redrives,
+    schemas,
+    sources,
+    tenants,
+)
 from relay.api.acking import Acking
+from relay.api.callers import UNAVAILABLE, Callers
 from relay.api.confirmed import Confirmed
 from relay.api.deps import ApiDeps
 from relay.api.json_route import plain
@@ -28,12 +42,13 @@ from relay.web.exchange import BodyReader
 from relay.web.problems import ErrorCode, FieldFault, Problem, invalid, pointer, refuse
 from relay.web.serving import Guard
 
+ROOMS = (endpoints, receipts, acks, dead_letters, redrives, schemas, sources, keys, tenants, health, page)
+"""What has the routes, in the order of the description."""
+
 logger = logging.getLogger(__name__)
 
 _DESCRIPTION = """Relay takes events, makes them durable, and delivers each to every endpoint that subscribed to its
 type, with a receipt that tells what became of it."""
-
-UNAVAILABLE = Problem(ErrorCode.DATABASE_UNAVAILABLE, "the database did not answer; try again in a moment")
 
 
 def create_api(deps: ApiDeps) -> FastAPI:
@@ -50,6 +65,7 @@ def create_api(deps: ApiDeps) -> FastAPI:
     app.add_exception_handler(HTTPException, _framework_error)
     app.add_exception_handler(StoreUnavailable, _unavailable)
     app.add_middleware(Confirmed, barrier=deps.barrier)
+    app.add_middleware(Callers, prover=deps.prover, bodies=app.state.bodies, emit=deps.emit)
     app.add_middleware(Guard)
     # made now: it takes a tenth of a second, and the first call that looks something up in it would stand on the loop
     document = description(deps.version)
@@ -72,7 +88,7 @@ def _routed(version: str) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    for room in (endpoints, receipts, acks, dead_letters, redrives, schemas, health, page):
+    for room in ROOMS:
         # not included as routers: those would answer a wrong method without naming all the right ones
         app.router.routes.extend(room.router.routes)
     return app

@@ -22,14 +22,16 @@ from relay.store.dead_letters import DeadLetters
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
 from relay.store.history import History
+from relay.store.issuer import Issuer
 from relay.store.queue import Queue
 from relay.store.receipts import Receipts
 from relay.store.redrive import Redrives
 from relay.store.schemas import Schemas
 from relay.transports.chat import Platforms
 from relay.web.answers import Answer
-from relay.web.credentials import ANONYMOUS, Caller
+from relay.web.credentials import Caller
 from relay.web.judging import Judge
+from relay.web.proving import Prover
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class ApiDeps:
     queue: Queue
     schemas: Schemas
     judge: Judge
+    issuer: Issuer
+    prover: Prover
     health: Health
     barrier: Barrier
     ambient: Ambient
@@ -92,8 +96,13 @@ def _deps(request: Request) -> ApiDeps:
     return deps
 
 
-def _caller(_: Request) -> Caller:
-    return ANONYMOUS
+CALLER = "relay.caller"
+"""Under which the caller stands in a request's scope."""
+
+
+def _caller(request: Request) -> Caller:
+    caller: Caller = request.scope[CALLER]
+    return caller
 
 
 def _tenant(caller: Annotated[Caller, Depends(_caller)]) -> str:
@@ -104,7 +113,7 @@ Deps = Annotated[ApiDeps, Depends(_deps)]
 """What a route works with."""
 
 Calling = Annotated[Caller, Depends(_caller)]
-"""Who made the request. Without configured credentials everybody is anonymous."""
+"""Who made the request."""
 
 Tenant = Annotated[str, Depends(_tenant)]
 """Whose data a request is about."""

@@ -14,16 +14,44 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from relay.api import ingest_documentation
+from relay.api.callers import needed
 from relay.api.examples import ANSWERS, BODIES, QUERIES
 from relay.api.problem_documentation import PROBLEM_SCHEMA
+from relay.domain.credentials import Scope
 
 TAGS = [
     {"name": "events", "description": "Events come in."},
     {"name": "endpoints", "description": "Where events go."},
     {"name": "receipts", "description": "What became of events, and sending them again."},
     {"name": "schemas", "description": "What events of a type must look like."},
+    {"name": "credentials", "description": "Who may send and call."},
     {"name": "health", "description": "Whether this process works, and its numbers."},
 ]
+
+SCHEMES: dict[str, dict[str, str]] = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "The secret of a key, or of a source whose `auth` has `bearer`.",
+    },
+    "hmac": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Relay-Signature",
+        "description": "`v1=` and the HMAC-SHA256 of `<timestamp>.<raw body>` in hexadecimal digits, by the secret of "
+        "a source whose `auth` has `hmac`. The same request again counts once; with another `Idempotency-Key`, type or "
+        "path it is refused.",
+    },
+    "hmacSource": {"type": "apiKey", "in": "header", "name": "Relay-Source", "description": "The source's name."},
+    "hmacTimestamp": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Relay-Timestamp",
+        "description": "When the request was signed, in Unix seconds; at most 300 s away from the gateway's clock.",
+    },
+    "mtls": {"type": "mutualTLS", "description": "A certificate whose subject is that of a source with `mtls`."},
+}
+"""How a caller can be proved."""
 
 _FRAMEWORKS_OWN = ("HTTPValidationError", "ValidationError")
 
@@ -56,10 +84,27 @@ def describe(app: FastAPI) -> dict[str, Any]:
             _put_into_words(operation, schemas)
             _drop_frameworks_errors(operation["responses"])
     document["paths"] = {**ingest_documentation.paths(), **document["paths"]}
-    for path in document["paths"].values():
-        for operation in path.values():
+    document["components"]["securitySchemes"] = SCHEMES
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
             _add_examples(operation)
+            _say_who_may(operation, needed(method.upper(), path))
     return document
+
+
+def _say_who_may(operation: dict[str, Any], right: Scope | None) -> None:
+    """Which credentials a call takes, with the scope that it needs.
+
+    A source by itself may only send. What is asked for together stands together; what a source asks for is its own.
+    """
+    if right is None:
+        operation["security"] = []
+        return
+    operation["security"] = [{"bearer": [str(right)]}]
+    if right is Scope.INGEST:
+        operation["security"] += [{"hmacSource": [], "hmacTimestamp": [], "hmac": [str(right)]}, {"mtls": [str(right)]}]
+    needs = f"Needs the scope `{right}`."
+    operation["description"] = f"{operation['description']} {needs}" if "description" in operation else needs
 
 
 def _put_into_words(operation: dict[str, Any], schemas: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from relay.api.fields import A_DELIVERY, A_RECEIPT, AN_ENDPOINT, AN_EVENT, AN_INSTANT, LATER
+from relay.api.fields import A_DELIVERY, A_KEY, A_RECEIPT, A_SOURCE, A_TENANT, AN_ENDPOINT, AN_EVENT, AN_INSTANT, LATER
 
 Examples = Mapping[str, Any]
 """By media type."""
@@ -171,6 +171,30 @@ _DEAD = {
 }
 
 
+_KEY_SECRET = "rlk_3Zq0dU7u8lG1mX9cTn2vYb5sKe4hWj6RfPzQoAiVxLw"  # noqa: S105 - nobody's
+
+_KEY = {
+    "id": A_KEY,
+    "tenant": "acct_default",
+    "name": "on-call",
+    "scopes": ["admin"],
+    "source": None,
+    "created_at": AN_INSTANT,
+}
+
+_SOURCE = {
+    "id": A_SOURCE,
+    "tenant": "acct_default",
+    "name": "billing",
+    "auth": ["hmac"],
+    "certificate_subject": None,
+    "previous_secret_expires_at": None,
+    "created_at": AN_INSTANT,
+}
+
+_TENANT = {"id": A_TENANT, "name": "Acme", "created_at": AN_INSTANT}
+
+
 def _page(item: Mapping[str, Any]) -> dict[str, Any]:
     return {"data": [item], "next_cursor": None}
 
@@ -198,6 +222,9 @@ BODIES: Mapping[str, Examples] = {
     "rotate_secret": {JSON: {}},
     "acknowledge": {JSON: {"delivery_id": A_DELIVERY}},
     "redrive_receipt": {JSON: {"consumer": "ledger"}},
+    "create_key": {JSON: {"name": "on-call", "scopes": ["admin"]}},
+    "create_source": {JSON: {"name": "billing", "auth": ["hmac"]}},
+    "create_tenant": {JSON: {"id": A_TENANT, "name": "Acme"}},
     "redrive_dead_letters": {JSON: _FILTER},
     "discard_dead_letters": {JSON: {**_FILTER, "dry_run": True}},
     "change_endpoint": {JSON: {"event_types": ["invoice.*", "refund.*"], "retry": {"preset": "patient"}}},
@@ -289,6 +316,15 @@ ANSWERS: Mapping[str, Mapping[str, Examples]] = {
     "list_event_types": {
         "200": {JSON: _page({"type": "invoice.refunded", "newest": "v3", "versions": ["v1", "v2", "v3"]})}
     },
+    "create_key": {"201": {JSON: {**_KEY, "secret": _KEY_SECRET}}},
+    "list_keys": {"200": {JSON: _page(_KEY)}},
+    "create_source": {"201": {JSON: {**_SOURCE, "secret": _SECRET}}},
+    "list_sources": {"200": {JSON: _page(_SOURCE)}},
+    "rotate_source": {
+        "200": {JSON: {"id": A_SOURCE, "secret": _SECRET, "previous_secret_expires_at": "2026-12-01T09:05:00.120Z"}}
+    },
+    "create_tenant": {"201": {JSON: _TENANT}},
+    "list_tenants": {"200": {JSON: _page(_TENANT)}},
     "healthz": {"200": {JSON: {"status": "ok"}}},
     "readyz": {
         "200": {JSON: {"ready": True, "checks": _HEALTHY, "durability": {"confirmed": 1, "of": 1}}},

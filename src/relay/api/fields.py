@@ -16,6 +16,9 @@ A_RECEIPT = "rcp_019ad4f17c2a7b3c9d1e2f3a4b5c6d7e"
 AN_EVENT = "evt_019ad4f17c2a7e0f8a9b0c1d2e3f4a5b"
 AN_ENDPOINT = "ep_019ad4e0aa107c5d8e9f0a1b2c3d4e5f"
 A_DELIVERY = "019ad4f1-7c2a-7b3c-9d1e-2f3a8c9d0e1f"
+A_KEY = "key_019ad4e0aa107c5d8e9f0a1b2c3d4e60"
+A_SOURCE = "src_019ad4e0aa107c5d8e9f0a1b2c3d4e61"
+A_TENANT = "acct_acme"
 AN_IDEMPOTENCY_KEY = "redrive-of-monday"
 AN_INSTANT = "2026-11-30T09:05:00.120Z"
 LATER = "2026-11-30T09:05:00.164Z"
@@ -31,6 +34,8 @@ _UUID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
 ReceiptText = Annotated[str, Field(json_schema_extra=id_form(A_RECEIPT))]
 EndpointText = Annotated[str, Field(json_schema_extra=id_form(AN_ENDPOINT))]
+KeyText = Annotated[str, Field(json_schema_extra=id_form(A_KEY))]
+SourceText = Annotated[str, Field(json_schema_extra=id_form(A_SOURCE))]
 DeliveryText = Annotated[str, Field(json_schema_extra=id_form(A_DELIVERY))]
 Instant = Annotated[str, Field(json_schema_extra={"format": "date-time", "examples": [AN_INSTANT]})]
 """RFC 3339 in UTC with milliseconds."""

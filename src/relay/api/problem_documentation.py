@@ -37,6 +37,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
             },
         },
         "reason": {"type": "string", "description": "With `url_refused`: one word for programs."},
+        "scope": {"type": "string", "description": "With `scope_missing`: the scope that is needed."},
         "limit_bytes": {"type": "integer", "description": "With `payload_too_large`."},
         "limit_events": {"type": "integer", "description": "With `payload_too_large`, for a batch of too many events."},
     },
@@ -53,12 +54,23 @@ REPLAY = {
 
 RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}}
 
-_EVERYWHERE = (ErrorCode.DATABASE_UNAVAILABLE,)
+_CHALLENGE = {"WWW-Authenticate": {"description": "What to bring instead (RFC 6750, 3).", "schema": {"type": "string"}}}
+
+_HEADERS = {401: _CHALLENGE, 403: _CHALLENGE, 503: RETRY_AFTER}
+
+_EVERYWHERE = (
+    ErrorCode.DATABASE_UNAVAILABLE,
+    ErrorCode.CREDENTIAL_MISSING,
+    ErrorCode.CREDENTIAL_INVALID,
+    ErrorCode.SIGNATURE_INVALID,
+    ErrorCode.SCOPE_MISSING,
+)
 
 _SAID: dict[ErrorCode, tuple[str, dict[str, Any]]] = {
     ErrorCode.MALFORMED: ("the body is no JSON: trailing characters (byte 17)", {}),
     ErrorCode.BAD_CURSOR: ("the cursor is not from this list; start again without one", {}),
     ErrorCode.BAD_FILTER: ("state: Input should be 'open' or 'closed'", {}),
+    ErrorCode.SCOPE_MISSING: ("the credential lacks the scope admin", {"scope": "admin"}),
     ErrorCode.NOT_FOUND: ("there is no receipt of that id", {}),
     ErrorCode.INVALID: (
         "/burst: Input should be greater than or equal to 1",
@@ -85,7 +97,7 @@ def problems(*codes: ErrorCode) -> Responses:
         status: {
             "description": "; ".join(f"`{code}`: {ERRORS[code].title}" for code in same),
             "content": {MEDIA_TYPE.decode(): {"schema": REFERENCE, "examples": {str(c): _example(c) for c in same}}},
-            **({"headers": RETRY_AFTER} if status == 503 else {}),
+            **({"headers": _HEADERS[status]} if status in _HEADERS else {}),
         }
         for status, same in by_status.items()
     }

@@ -12,7 +12,7 @@ from uuid import UUID
 from fastapi import Depends, Path, Query, Request
 
 from relay.api.deps import ApiDeps
-from relay.api.fields import A_DELIVERY, A_RECEIPT, AN_ENDPOINT, id_form
+from relay.api.fields import A_DELIVERY, A_KEY, A_RECEIPT, A_SOURCE, AN_ENDPOINT, id_form
 from relay.domain import ids
 from relay.web.paging import LARGEST_LIMIT
 from relay.web.problems import ErrorCode, Refused, refuse
@@ -91,12 +91,22 @@ def _delivery(text: Annotated[str, _id("The delivery's id.", A_DELIVERY)]) -> UU
     return read_delivery_id(text)
 
 
+def _key(text: Annotated[str, _id("The key's id.", A_KEY)]) -> UUID:
+    return read_id(ids.KEY, text)
+
+
+def _source(text: Annotated[str, _id("The source's id.", A_SOURCE)]) -> UUID:
+    return read_id(ids.SOURCE, text)
+
+
 EndpointId = Annotated[UUID, Depends(_endpoint)]
 ReceiptId = Annotated[UUID, Depends(_receipt)]
 DeliveryId = Annotated[UUID, Depends(_delivery)]
+KeyId = Annotated[UUID, Depends(_key)]
+SourceId = Annotated[UUID, Depends(_source)]
 """The id in a path, read."""
 
 _LATEST_MS = 253_402_300_799_999
 """The end of the year 9999, and of the calendar: an id has room for later times, but nobody made it then."""
 
-_KIND_OF = {ids.ENDPOINT: "endpoint", ids.RECEIPT: "receipt"}
+_KIND_OF = {ids.ENDPOINT: "endpoint", ids.RECEIPT: "receipt", ids.KEY: "key", ids.SOURCE: "source"}

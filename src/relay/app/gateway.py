@@ -21,7 +21,7 @@ from relay.api import ApiDeps, EndpointLimits, create_api
 from relay.app.ambience import ambient
 from relay.app.connections import check_connections, of_crew
 from relay.app.egress import platforms_of, policy_of
-from relay.app.installation import Installation, away, check_quorum, check_ready, find, unused_standbys
+from relay.app.installation import Installation, away, check_quorum, check_reach, check_ready, find, unused_standbys
 from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
 from relay.app.roles import LAST_APPENDS_SECONDS, Role
@@ -45,6 +45,7 @@ from relay.store.endpoints import Destinations, Endpoints
 from relay.store.faults import StoreUnavailable
 from relay.store.health import Health
 from relay.store.history import History
+from relay.store.issuer import Issuer
 from relay.store.journal import Journal
 from relay.store.queue import Queue
 from relay.store.quorum import examine
@@ -56,6 +57,7 @@ from relay.store.vault import Vault
 from relay.store.wakeups import WakeupSender
 from relay.web.credentials import Register
 from relay.web.judging import Judge, judging
+from relay.web.proving import Prover
 from relay.web.serving import by_path
 
 NAME = "relay gateway"
@@ -83,6 +85,16 @@ class _Pools:
     api: Database
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    gateway: Gateway
+    prover: Prover
+    judge: Judge
+    barrier: Barrier
+    metrics: Metrics
+    emit: Listener
+
+
 async def run_gateway(work: Work) -> None:
     """Serve until told to stop. Raises `CannotRun` if the database or its keys are not as needed."""
     installation = find(work.settings)
@@ -90,6 +102,7 @@ async def run_gateway(work: Work) -> None:
     vault = installation.vault()
     async with _pools(installation, work.settings) as pools:
         await check_ready(pools.api, vault)
+        await check_reach(Issuer(pools.api, vault), address_of(work.listener))
         await check_connections(pools.api, of_crew(work.settings), work.settings)
         with numbers_of(Process.GATEWAY, work) as metrics:
             emit = Broadcast((metrics.listener, log_listener()))
@@ -97,9 +110,12 @@ async def run_gateway(work: Work) -> None:
             await check_quorum(barrier.check)
             await _tell_of_unused(pools, work.settings)
             async with barrier.running(), judging() as judge:
-                gateway = _gateway(work, pools, vault, judge, world, barrier, emit)
-                api = create_api(_deps(work, pools, vault, judge, metrics, gateway, barrier, emit))
-                await _serve(work, gateway, api, emit)
+                prover = _prover(work, pools, vault, world)
+                rulebook = Rulebook(Endpoints(pools.appends, vault), Schemas(pools.appends), Schemas(pools.api), judge)
+                gateway = _gateway(work.settings, pools, rulebook, prover, world, barrier, emit)
+                parts = _Parts(gateway, prover, judge, barrier, metrics, emit)
+                deps = _deps(work, pools, vault, parts)
+                await _serve(work, gateway, create_api(deps), emit)
 
 
 async def _serve(work: Work, gateway: Gateway, api: ASGIApp, emit: Listener) -> None:
@@ -142,18 +158,26 @@ async def _tell_of_unused(pools: _Pools, settings: Settings) -> None:
         logger.warning("standbys_not_waited_for", extra={"fields": {"detail": unused}})
 
 
-def _gateway(
-    work: Work, pools: _Pools, vault: Vault, judge: Judge, world: Ambient, barrier: Barrier, emit: Listener
-) -> Gateway:
-    settings = work.settings
+def _prover(work: Work, pools: _Pools, vault: Vault, world: Ambient) -> Prover:
+    """Without any credential everybody is anonymous, if only this machine can connect."""
     reader = CredentialReader(pools.appends, vault, monotonic=world.monotonic)
     register = Register(reader.read, monotonic=world.monotonic, is_private=address_of(work.listener).is_loopback)
+    return Prover(register=register, signers=reader.signer, ambient=world)
+
+
+def _gateway(
+    settings: Settings,
+    pools: _Pools,
+    rulebook: Rulebook,
+    prover: Prover,
+    world: Ambient,
+    barrier: Barrier,
+    emit: Listener,
+) -> Gateway:
     return create_gateway(
         journal=Journal(pools.appends, key_retention_seconds=settings.idempotency_retention_secs),
-        rulebook=Rulebook(Endpoints(pools.appends, vault), Schemas(pools.appends), Schemas(pools.api), judge),
-        senders=Senders(
-            register=register, signers=reader.signer, requests=SignedRequests(pools.wakeups), ambient=world
-        ),
+        rulebook=rulebook,
+        senders=Senders(prover=prover, requests=SignedRequests(pools.wakeups)),
         wakeups=WakeupSender(pools.wakeups),
         ambient=world,
         emit=emit,
@@ -162,17 +186,8 @@ def _gateway(
     )
 
 
-def _deps(
-    work: Work,
-    pools: _Pools,
-    vault: Vault,
-    judge: Judge,
-    metrics: Metrics,
-    gateway: Gateway,
-    barrier: Barrier,
-    emit: Listener,
-) -> ApiDeps:
-    settings = work.settings
+def _deps(work: Work, pools: _Pools, vault: Vault, parts: _Parts) -> ApiDeps:
+    settings, gateway = work.settings, parts.gateway
     return ApiDeps(
         endpoints=Endpoints(pools.api, vault),
         destinations=Destinations(pools.api, vault, default_retry=settings.retry),
@@ -187,11 +202,13 @@ def _deps(
         acks=Acks(pools.api),
         queue=Queue(pools.api, pools.api),
         schemas=Schemas(pools.api),
-        judge=judge,
+        judge=parts.judge,
+        issuer=Issuer(pools.api, vault),
+        prover=parts.prover,
         health=Health(pools.checks),
-        barrier=barrier,
+        barrier=parts.barrier,
         ambient=gateway.ambient,
-        emit=emit,
+        emit=parts.emit,
         egress=policy_of(settings),
         platforms=platforms_of(settings),
         limits=EndpointLimits(
@@ -205,7 +222,7 @@ def _deps(
         ready_late_seconds=settings.ready_late_secs,
         wake=gateway.wakeups.announce,
         send_test=gateway.trial.send,
-        exposition=metrics.exposition,
+        exposition=parts.metrics.exposition,
         is_draining=work.stop.is_set,
         version=__version__,
     )

@@ -18,7 +18,7 @@ from relay.app.faults import CannotRun
 from relay.domain.secret import Secret
 from relay.embedded import EmbeddedFault, running_dsn
 from relay.embedded.files import settle
-from relay.settings import Settings, check_database
+from relay.settings import Bind, Settings, check_database
 from relay.store.database import Commits, Database
 from relay.store.faults import (
     HostUnknown,
@@ -30,6 +30,7 @@ from relay.store.faults import (
     StoreFull,
     StoreUnavailable,
 )
+from relay.store.issuer import Issuer
 from relay.store.keys import OtherKeys, agree_on_keys
 from relay.store.migrate import check_migrated
 from relay.store.quorum import Sight
@@ -134,6 +135,19 @@ async def check_quorum(check: Callable[[], Awaitable[object]]) -> None:
         raise CannotRun(f"RELAY_JOURNAL_QUORUM cannot be kept: {fault}") from fault
     except StoreUnavailable as fault:
         raise away(fault) from fault
+
+
+async def check_reach(issuer: Issuer, address: Bind) -> None:
+    """Raises `CannotRun` if others than this machine could connect, and nobody has a credential."""
+    try:
+        if address.is_loopback or not await issuer.is_open():
+            return
+    except StoreUnavailable as fault:
+        raise away(fault) from fault
+    raise CannotRun(
+        f"RELAY_BIND is {address}, where others can connect, and nobody has a credential yet: make the first one with"
+        f" `relay keys create --local`, or set RELAY_BIND to 127.0.0.1:{address.port}"
+    )
 
 
 def unused_standbys(sight: Sight, quorum: int) -> str | None:

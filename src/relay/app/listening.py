@@ -1,6 +1,6 @@
 """Sockets to listen on, bound once by the process that a person started and inherited by its workers.
 
-Owns binding and the rule about open addresses. Invariant: a port is bound, or the start is refused, before anything
+Owns binding. Invariant: a port is bound, or the start is refused, before anything
 else of the process starts.
 """
 
@@ -78,15 +78,3 @@ def url_of(address: Bind, scheme: str = "http") -> str:
         case _:
             reached = address
     return f"{scheme}://{reached}"
-
-
-def refuse_open_address(bind: Bind) -> None:
-    """Without credentials anyone who can connect could post, read and redirect events: only this machine may connect.
-
-    Raises `CannotRun` for every other address.
-    """
-    if not bind.is_loopback:
-        raise CannotRun(
-            f"RELAY_BIND is {bind}, but there are no credentials yet, and without them Relay listens on loopback only:"
-            f" set RELAY_BIND to 127.0.0.1:{bind.port}"
-        )

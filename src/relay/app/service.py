@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory, gettempdir
 from relay.app.crew import Crew, Duty, Notice
 from relay.app.faults import CannotRun
 from relay.app.installation import find
-from relay.app.listening import address_of, listen, refuse_open_address, url_of
+from relay.app.listening import address_of, listen, url_of
 from relay.app.roles import Role, bounds
 from relay.metrics import prepare
 from relay.settings import Settings, check_promises, without_effect
@@ -34,7 +34,6 @@ def socket_of(role: Role, settings: Settings) -> socket.socket:
     """Bind what workers of this role listen on. Raises `CannotRun`."""
     match role:
         case Role.GATEWAY:
-            refuse_open_address(settings.bind)
             return listen(settings.bind, "RELAY_BIND")
         case Role.DISPATCHER:
             return listen(settings.metrics_bind, "RELAY_METRICS_BIND")

@@ -38,6 +38,8 @@ COMMANDS = {
     "send": _Entry("send", "Post an event."),
     "receipt": _Entry("receipt", "Show what became of an event."),
     "endpoints": _Entry("endpoints", "List, add, show and change endpoints."),
+    "keys": _Entry("keys", "List, create and revoke keys: who may call."),
+    "sources": _Entry("sources", "List, create, rotate and remove sources: who may send."),
     "deliveries": _Entry("deliveries", "List what an endpoint is owed, or show one delivery."),
     "redrive": _Entry("redrive", "Send again what of an event is not acknowledged."),
     "dlq": _Entry("dlq", "List, re-drive and discard dead letters."),

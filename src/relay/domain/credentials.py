@@ -9,10 +9,13 @@ asks for, or not at all; and the same proofs by the same credentials are always 
 from __future__ import annotations
 
 import hashlib
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from uuid import UUID
+
+from relay.domain.secret import Secret
 
 SECRET_ENTROPY_BYTES = 32
 """Random bytes of a bearer secret: nobody finds one by trying, so its plain SHA-256 may be stored and looked up."""
@@ -55,6 +58,13 @@ class Proof(StrEnum):
     BEARER = "bearer"
     HMAC = "hmac"
     MTLS = "mtls"
+
+
+def new_key_secret(entropy: bytes) -> Secret:
+    """The secret of a key, from `SECRET_ENTROPY_BYTES` random bytes."""
+    if len(entropy) != SECRET_ENTROPY_BYTES:
+        raise ValueError(f"a key's secret is made from {SECRET_ENTROPY_BYTES} random bytes")
+    return Secret(KEY_PREFIX + urlsafe_b64encode(entropy).rstrip(b"=").decode())
 
 
 def digest_of(secret: str) -> bytes:

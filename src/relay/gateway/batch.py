@@ -28,7 +28,7 @@ from relay.gateway.headers import (
 )
 from relay.gateway.route import Route
 from relay.gateway.schemas import Asked, Checks
-from relay.gateway.senders import Senders, Sent, named
+from relay.gateway.senders import Senders, named
 from relay.gateway.submission import Checked, Outcome, Replayed, Stored, Submission
 from relay.gateway.wrapping import CHANCE_BYTES, Forwarded, Origin, Posted, wrap
 from relay.web.answers import JSON, Answer
@@ -36,6 +36,7 @@ from relay.web.credentials import Caller
 from relay.web.exchange import Intake
 from relay.web.judging import OVERLOADED
 from relay.web.problems import ErrorCode, Problem, Refused, refuse
+from relay.web.proving import Proven
 
 PATH = "/v1/events/batch"
 
@@ -79,13 +80,15 @@ class Batch(Route):
         body = await self._bodies.read(intake) if sent.body is None else sent.body
         elements = read_elements(body, self._max_payload_bytes)
         del body
-        await self._senders.take_once(sent, PATH, None, None)
         posted = _posted(sent, elements, read_context(headers))
         checked = await self._check(sent.caller, posted)
         origin = Origin(sent.caller, now, arrived, self._ambient.monotonic(), hops)
         taken = self._wrap(origin, posted, checked)
         submissions = [each for each in taken if isinstance(each, Submission)]
-        if not submissions:
+        if submissions:
+            # the last of the checks, since it leaves a trace
+            await self._senders.take_once(sent, PATH, None, None)
+        else:
             await self._senders.check_again(sent.caller)
         self._appender.take_batch(submissions)
         outcomes = [await each.outcome if isinstance(each, Submission) else each for each in taken]
@@ -143,7 +146,7 @@ class Batch(Route):
                 assert_never(outcome)
 
 
-def _posted(sent: Sent, elements: Sequence[Element | Problem], forwarded: Forwarded) -> list[Posted | Problem]:
+def _posted(sent: Proven, elements: Sequence[Element | Problem], forwarded: Forwarded) -> list[Posted | Problem]:
     return [
         element
         if isinstance(element, Problem)

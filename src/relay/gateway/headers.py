@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from relay.domain.idempotency import InvalidKey, parse_key
 from relay.domain.schema import InvalidSchemaName, SchemaName, read_name
 from relay.domain.trace import read_traceparent
+from relay.web import proving
 from relay.web.json_bodies import LONGEST_CONTENT_TYPE, content_type_fault
 from relay.web.problems import ErrorCode, refuse
 
@@ -25,11 +26,6 @@ IDEMPOTENCY_KEY = b"idempotency-key"
 SCHEMA = b"relay-schema"
 TRACEPARENT = b"traceparent"
 TRACESTATE = b"tracestate"
-AUTHORIZATION = b"authorization"
-SOURCE = b"relay-source"
-TIMESTAMP = b"relay-timestamp"
-SIGNATURE = b"relay-signature"
-TENANT = b"relay-tenant"
 
 PREFIX = b"ce-"
 """How the names of a CloudEvent's headers begin."""
@@ -49,11 +45,7 @@ _WANTED = frozenset(
         SCHEMA,
         TRACEPARENT,
         TRACESTATE,
-        AUTHORIZATION,
-        SOURCE,
-        TIMESTAMP,
-        SIGNATURE,
-        TENANT,
+        *proving.HEADERS,
     }
 )
 

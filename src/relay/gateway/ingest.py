@@ -45,9 +45,10 @@ class Ingest(Route):
             event, own = read_cloudevent(mode, headers, payload)
             # a request that its sender named bears that name; the event keeps its id
             posted = Posted(event.type, event.id, key or event.key, content_type, payload, forwarded + own, wanted)
-        await self._senders.take_once(sent, PATH, posted.key, posted.type)
         posted = posted._replace(key=named(sent, posted.key))
         checked = await self._check(sent.caller, posted)
+        # the last of the checks, since it leaves a trace
+        await self._senders.take_once(sent, PATH, posted.key, posted.type)
         origin = Origin(sent.caller, now, arrived, self._ambient.monotonic(), hops)
         submission = wrap(origin, posted, checked, self._ambient.entropy(CHANCE_BYTES), self._ambient)
         self._appender.take(submission)

@@ -44,6 +44,9 @@ class ErrorCode(StrEnum):
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
     NOT_REDRIVABLE = "not_redrivable"
     SCHEMA_EXISTS = "schema_exists"
+    FIRST_KEY = "first_key"
+    LAST_KEY = "last_key"
+    TENANT_IN_USE = "tenant_in_use"
     PAYLOAD_TOO_LARGE = "payload_too_large"
     CONTENT_TYPE = "content_type"
     SCHEMA_VIOLATION = "schema_violation"
@@ -123,6 +126,17 @@ ERRORS: Mapping[ErrorCode, ErrorKind] = {
         409,
         "Schema exists",
         "The version of that schema was written before, with other bytes. A version never changes; put a new one.",
+    ),
+    ErrorCode.FIRST_KEY: ErrorKind(
+        409,
+        "First key",
+        "Nobody has a credential yet, and the first has to be a key with the scope `admin` or `operator`.",
+    ),
+    ErrorCode.LAST_KEY: ErrorKind(
+        409, "Last key", "Without that key nobody could make another one for its tenant: make the other one first."
+    ),
+    ErrorCode.TENANT_IN_USE: ErrorKind(
+        409, "Tenant in use", "The tenant still has endpoints, sources or keys: remove those first."
     ),
     ErrorCode.PAYLOAD_TOO_LARGE: ErrorKind(
         413,

@@ -1,0 +1,84 @@
+"""What every change of credentials has in common.
+
+Owns the tenant that a change is for, the repetition of one that others came before, and the refusals that they share.
+Invariant: a change is made by a credential that is in force at the moment of the change, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
+
+from fastapi import Depends
+
+from relay.api.deps import Calling, Deps
+from relay.domain.credentials import Scope
+from relay.store.issuer import CredentialsChanged, LastKey, NoKeyYet, NoSuchTenant, TenantInUse
+from relay.web.credentials import require
+from relay.web.problems import ErrorCode, FieldFault, Problem, Refused, invalid, pointer, refuse
+
+T = TypeVar("T")
+
+_TRIES = 10
+
+CHANGING = Problem(ErrorCode.OVERLOADED, "credentials are being changed too often; try again in a moment")
+
+_FIRST = "nobody has a credential yet: first make a key with the scope admin or operator"
+_LAST = "nobody else could make a key for its tenant: make another key with the scope admin or operator first"
+_IN_USE = "the tenant still has endpoints, sources or keys, or it is the one of anonymous requests"
+
+CODES = (
+    ErrorCode.JOURNAL_QUORUM,
+    ErrorCode.MALFORMED,
+    ErrorCode.BODY_TIMEOUT,
+    ErrorCode.OVERLOADED,
+    ErrorCode.PAYLOAD_TOO_LARGE,
+    ErrorCode.CONTENT_TYPE,
+    ErrorCode.INVALID,
+)
+"""What a call with a body is refused with."""
+
+
+class _Change:
+    """A change that a caller asks for."""
+
+    def __init__(self, deps: Deps, caller: Calling) -> None:
+        self.deps = deps
+        self.caller = caller
+
+    def tenant(self, wanted: str | None) -> str:
+        """The tenant that it is for. Raises `Refused` (`scope_missing`) where the caller is not for that one."""
+        if wanted is None or wanted == self.caller.tenant:
+            return self.caller.tenant
+        require(self.caller, Scope.OPERATOR)
+        return wanted
+
+    async def make(self, change: Callable[[int], Awaitable[T]]) -> T:
+        """Make the change, by the version of the credentials that it is given. Raises `Refused`."""
+        try:
+            return await self._make(change)
+        except NoKeyYet:
+            raise refuse(ErrorCode.FIRST_KEY, _FIRST) from None
+        except LastKey:
+            raise refuse(ErrorCode.LAST_KEY, _LAST) from None
+        except TenantInUse:
+            raise refuse(ErrorCode.TENANT_IN_USE, _IN_USE) from None
+        except NoSuchTenant:
+            raise invalid([FieldFault(pointer("tenant"), "there is no tenant of that id")]) from None
+
+    async def _make(self, change: Callable[[int], Awaitable[T]]) -> T:
+        register = self.deps.prover.register
+        version = self.caller.version
+        for _ in range(_TRIES):
+            try:
+                return await change(version)
+            except CredentialsChanged:
+                newest = await register.newest()
+                refusal = register.still_holds(newest, self.caller)
+                if refusal is not None:
+                    raise Refused(refusal) from None
+                version = newest.version
+        raise Refused(CHANGING)
+
+
+Change = Annotated[_Change, Depends()]

@@ -1,0 +1,134 @@
+"""What a request proves about its sender: the look at its headers, at its body where it is signed, and the judgement.
+
+Owns the headers in which credentials come. Whether the caller may do what it asks for is the rooms' question.
+Invariant: a signature is checked over the body's exact bytes as they came in, in the same way whether its source exists
+or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from relay.domain.ambient import Ambient
+from relay.domain.credentials import Credentials, Proof, Proofs, Source
+from relay.domain.endpoint import SignatureProfile
+from relay.domain.secret import Secret
+from relay.domain.signed import InvalidSignature, Signed, read_signature
+from relay.domain.signing import Signer, prepare
+from relay.web.credentials import UNSIGNED, Caller, Register, in_tenant, read_bearer
+from relay.web.problems import ErrorCode, Problem, Refused, refuse
+
+AUTHORIZATION = b"authorization"
+SOURCE = b"relay-source"
+TIMESTAMP = b"relay-timestamp"
+SIGNATURE = b"relay-signature"
+TENANT = b"relay-tenant"
+
+HEADERS = frozenset({AUTHORIZATION, SOURCE, TIMESTAMP, SIGNATURE, TENANT})
+"""Every header that is looked at here, in lower case."""
+
+Signers = Callable[[UUID], Signer | None]
+"""What signs with the secret of that id, None if it is not in force."""
+
+ReadBody = Callable[[], Awaitable[bytes]]
+
+_NOBODY = prepare(SignatureProfile.RELAY, (Secret("whsec_" + "A" * 43 + "="),))
+"""What signatures in the name of nobody are compared with, so that they take as long as others."""
+
+_MOST_SECRETS = 2
+"""A rotation keeps two, never three."""
+
+
+class Proven(NamedTuple):
+    """A request whose caller is known. `body` is what was read for its signature, None where there was none to check;
+    `digest` is what requests that are signed alike have in common with it.
+    """
+
+    caller: Caller
+    body: bytes | None = None
+    digest: bytes | None = None
+
+
+class Prover:
+    """Finds the callers of one process's requests."""
+
+    def __init__(self, *, register: Register, signers: Signers, ambient: Ambient) -> None:
+        self.register = register
+        self._signers = signers
+        self._ambient = ambient
+
+    async def prove(self, headers: Mapping[bytes, bytes], read_body: ReadBody) -> Proven:
+        """Whose a request with these headers is, by credentials that may be a moment old: whoever changes something by
+        them has them compared. Raises `Refused` by the newest ones only, and for a body's faults.
+
+        The body is read only if a signature has to be checked.
+        """
+        bearer = read_bearer(headers.get(AUTHORIZATION))
+        credentials = await self.register.known()
+        known = None if bearer is None or SOURCE in headers else self.register.by_key(bearer)
+        if known is not None:
+            return Proven(_in_its_tenant(known, credentials, headers))
+        return await self._prove(credentials, bearer, headers, read_body)
+
+    async def prove_anew(self, headers: Mapping[bytes, bytes], read_body: ReadBody) -> Proven:
+        """The same by the credentials that are in force now. Raises `Refused`."""
+        return await self._prove(
+            await self.register.newest(), read_bearer(headers.get(AUTHORIZATION)), headers, read_body
+        )
+
+    async def _prove(
+        self, credentials: Credentials, bearer: bytes | None, headers: Mapping[bytes, bytes], read_body: ReadBody
+    ) -> Proven:
+        signed, body = None, None
+        if SOURCE in headers and not credentials.is_empty:
+            signed = self._read_signature(headers)
+            body = await read_body()
+        proofs = Proofs(bearer=bearer)
+        judged = self._judge(credentials, proofs, signed, body or b"")
+        if isinstance(judged, Problem):
+            newest = await self.register.newest()
+            if newest is not credentials:
+                credentials, judged = newest, self._judge(newest, proofs, signed, body or b"")
+        if isinstance(judged, Problem):
+            raise Refused(judged)
+        digest = None if signed is None or judged.proofs.signed is None else signed.digest(body or b"")
+        return Proven(_in_its_tenant(judged, credentials, headers), body, digest)
+
+    def _read_signature(self, headers: Mapping[bytes, bytes]) -> Signed:
+        source, timestamp, signature = (headers.get(each, b"").decode("latin-1") for each in _SIGNED)
+        try:
+            return read_signature(source, timestamp, signature, self._ambient.now().timestamp())
+        except InvalidSignature as fault:
+            raise refuse(ErrorCode.SIGNATURE_INVALID, str(fault)) from None
+
+    def _judge(self, credentials: Credentials, proofs: Proofs, signed: Signed | None, body: bytes) -> Caller | Problem:
+        if signed is not None:
+            secret_id = self._signing_secret(credentials.source(signed.source), signed, body)
+            if secret_id is None:
+                return UNSIGNED
+            proofs = replace(proofs, signed=(signed.source, secret_id))
+        return self.register.judge(credentials, proofs)
+
+    def _signing_secret(self, source: Source | None, signed: Signed, body: bytes) -> UUID | None:
+        """With which of the source's secrets the body was signed.
+
+        Two are tried, whether the source has two, one, or is not there: none of that can be told by the time it takes.
+        """
+        secrets = () if source is None or Proof.HMAC not in source.auth else source.secrets
+        ids = [secret.secret_id for secret in secrets]
+        for secret_id in (*ids, None, None)[:_MOST_SECRETS]:
+            signer = None if secret_id is None else self._signers(secret_id)
+            if signed.holds(signer or _NOBODY, body) and signer is not None:
+                return secret_id
+        return None
+
+
+_SIGNED = (SOURCE, TIMESTAMP, SIGNATURE)
+
+
+def _in_its_tenant(caller: Caller, credentials: Credentials, headers: Mapping[bytes, bytes]) -> Caller:
+    wanted = headers.get(TENANT)
+    return caller if wanted is None else in_tenant(caller, credentials, wanted.decode("latin-1"))
