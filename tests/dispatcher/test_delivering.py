@@ -94,6 +94,7 @@ async def test_a_410_disables_its_endpoint_and_holds_what_else_it_is_owed(house:
     endpoint = await house.endpoints.get(TENANT, gone)
     assert endpoint is not None
     assert (endpoint.state, endpoint.state_reason) == (EndpointState.DISABLED, "the endpoint answered 410 Gone")
+    assert [each.reason for each in house.heard(EndpointDisabled)] == ["410 (gone)"]
     statuses = sorted([(await house.delivery(receipt)).status for receipt in receipts])
     assert statuses == [DeliveryStatus.DEAD, DeliveryStatus.PENDING, DeliveryStatus.PENDING]
 

@@ -59,7 +59,7 @@ async def breaker(world: World) -> tuple[str, int, int]:
 async def opened(world: World, *, owed: int = 20) -> UUID:
     """A lane whose breaker has just opened."""
     lane = await lane_of(world, owed=owed)
-    assert await fail(world, *(await world.claim(batch=5)).deliveries) == (LaneMove(lane, BreakerState.OPEN, 1),)
+    assert await fail(world, *(await world.claim(batch=5)).deliveries) == (LaneMove(lane, BreakerState.OPEN, 1, 30.0),)
     return lane
 
 
@@ -233,7 +233,7 @@ async def test_an_answered_probe_opens_the_lane(world: World) -> None:
     await ago(world, 30.0)
     (probe,) = (await world.claim()).deliveries
     recorded = await world.record(attempt(probe, DeliveryMove.RETRY, lane=ANSWERED))
-    assert recorded.breakers == (LaneMove(lane, BreakerState.CLOSED, 0),)
+    assert recorded.breakers == (LaneMove(lane, BreakerState.CLOSED, 0, 0.0),)
     assert len((await world.claim()).deliveries) == 20
 
 

@@ -99,7 +99,9 @@ class EndpointNew(BaseModel):
     )
     burst: Burst = Field(20, description="Requests that may go at once after a pause.")
     max_in_flight: InFlight | None = Field(
-        None, description="Requests under way at once, per dispatcher process; 1 for a chat if it is left out."
+        None,
+        description="Requests under way at once, per dispatcher process. If it is left out"
+        " `RELAY_ENDPOINT_CONCURRENCY`, 32 by default; 1 for a chat.",
     )
     retry: RetryRule | None = Field(None, description="When to try again; null for the installation's rule.")
     ack: AckMode = Field(
@@ -116,7 +118,10 @@ class EndpointNew(BaseModel):
         description="The signing secret; a good one is made if left out. For a chat the bot's or the webhook's token,"
         " which must be given.",
     )
-    timeout_seconds: Timeout | None = Field(None, description="For a whole attempt; null for the installation's.")
+    timeout_seconds: Timeout | None = Field(
+        None,
+        description="For a whole attempt, and for its longest silence; null for the installation's, usually 10 and 5.",
+    )
 
 
 class EndpointChange(BaseModel):

@@ -229,17 +229,20 @@ class Recorder:
     def _tell_lanes(self, batch: list[Outcome], breakers: Sequence[LaneMove]) -> None:
         names = {outcome.record.endpoint_id: outcome.consumer for outcome in batch}
         for move in breakers:
-            self._emit(BreakerMoved(names[move.endpoint_id], move.state, move.trips))
+            self._emit(BreakerMoved(names[move.endpoint_id], move.state, move.trips, move.cooldown_seconds))
             # a lane that opens has more to give
             self._alarm.ring()
         held: dict[UUID, float] = {}
+        gone: dict[UUID, str] = {}
         for outcome in filter(_closes_its_lane, batch):
             notice, endpoint = outcome.judgement.lane, outcome.record.endpoint_id
             assert notice is not None, "only a notice closes a lane"
             held[endpoint] = max(held.get(endpoint, 0.0), math.inf if notice.disable else notice.hold_seconds)
+            if notice.disable:
+                gone.setdefault(endpoint, outcome.record.reason or "")
         for endpoint, seconds in held.items():
             if seconds == math.inf:
-                self._emit(EndpointDisabled(names[endpoint]))
+                self._emit(EndpointDisabled(names[endpoint], gone[endpoint]))
             else:
                 self._emit(LaneHeld(names[endpoint], seconds))
                 self._alarm.expect(seconds)

@@ -282,11 +282,12 @@ class ReceiptsRedriven:
 
 @dataclass(frozen=True, slots=True)
 class BreakerMoved:
-    """A lane's breaker changed its state; `trips` openings since it was last closed."""
+    """A lane's breaker changed its state; `trips` openings since it was last closed, the latest for `seconds`."""
 
     consumer: str
     state: BreakerState
     trips: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,9 +300,10 @@ class LaneHeld:
 
 @dataclass(frozen=True, slots=True)
 class EndpointDisabled:
-    """An endpoint answered that it is gone; its deliveries are held until a person resumes it."""
+    """An endpoint answered that it is gone, as `reason` says; its deliveries are held until a person resumes it."""
 
     consumer: str
+    reason: str
 
 
 # What is measured by whoever holds the reporting lock.

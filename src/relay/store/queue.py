@@ -16,7 +16,7 @@ import asyncpg
 import msgspec
 
 from relay.domain.attempt import AttemptRecord
-from relay.domain.breaker import BreakerPolicy, BreakerState
+from relay.domain.breaker import BreakerPolicy, BreakerState, cooldown
 from relay.domain.delivery import ClaimedDelivery
 from relay.domain.envelope import JournalPosition
 from relay.domain.outcome import DeferralReason, classify
@@ -110,11 +110,12 @@ DEFAULT_GATES = Gates()
 
 @dataclass(frozen=True, slots=True)
 class LaneMove:
-    """A lane whose breaker moved: to which state, and after how many openings in a row."""
+    """A lane whose breaker moved: to which state, after how many openings in a row, and for how long it is open."""
 
     endpoint_id: UUID
     state: BreakerState
     trips: int
+    cooldown_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +211,14 @@ class Queue:
             lost=frozenset((a.delivery_id, a.lease_token) for a in attempts) - moved - settled,
             closed={a.receipt_id: outcomes[a.delivery_id] for a in attempts if a.delivery_id in outcomes},
             acked_meanwhile=settled,
-            breakers=tuple(
-                LaneMove(row["lane"], BreakerState(row["breaker"]), row["trips"]) for row in moves if row["breaker"]
-            ),
+            breakers=tuple(self._move(row) for row in moves if row["breaker"]),
             shut=frozenset(row["lane"] for row in moves if row["breaker"] in (None, BreakerState.OPEN)),
         )
+
+    def _move(self, row: asyncpg.Record) -> LaneMove:
+        policy, state = self._gates.breaker, BreakerState(row["breaker"])
+        seconds = 0.0 if policy is None or state is not BreakerState.OPEN else cooldown(policy, row["trips"])
+        return LaneMove(row["lane"], state, row["trips"], seconds)
 
     async def hand_back(self, leases: Sequence[tuple[UUID, UUID]], *, delay_seconds: float = 0.0) -> int:
         """Give unsent deliveries (id, token) back, their attempts uncounted; answers how many were still ours."""
