@@ -24,6 +24,7 @@ from relay.app.doctor.database import _version as judge_version
 from relay.app.doctor.findings import bounded
 from relay.app.doctor.gateway import examine_gateway
 from relay.app.doctor.receivers import examine_receivers
+from relay.app.doctor.standing import examine_standing
 from relay.domain.chat import transport_of
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.secret import Secret
@@ -471,6 +472,44 @@ async def test_a_certificate_that_nobody_vouches_for_is_told(database: Database,
         found = await looked_at(database, {"self-made": f"https://localhost:{port}/"})
     assert found["self-made"].level is Level.FAULT
     assert "its certificate is not accepted" in found["self-made"].text
+
+
+async def a_relay_answers() -> bool:
+    return True
+
+
+async def test_endpoints_that_only_a_running_relays_settings_allow_are_one_warning(database: Database) -> None:
+    await looked_at(database, {"one": f"http://{LOOPBACK}:9/", "two": f"http://{LOOPBACK}:9/b"})
+    (found,) = await examine_receivers(database, read({}), None, a_relay_answers)
+    assert (found.check, found.level) == ("egress", Level.WARNING)
+    assert "2 active endpoints" in found.text
+    assert "RELAY_ALLOW_PRIVATE_ENDPOINTS" in found.text
+
+
+@pytest.mark.parametrize("settings", [{"RELAY_ALLOW_PRIVATE_ENDPOINTS": "false"}, {"RELAY_ALLOWED_PORTS": "443"}])
+async def test_who_sets_the_policy_is_told_what_it_refuses(database: Database, settings: dict[str, str]) -> None:
+    await looked_at(database, {"one": f"http://{LOOPBACK}:9/"})
+    (found,) = await examine_receivers(database, read(settings), None, a_relay_answers)
+    assert (found.check, found.level) == ("endpoint one", Level.FAULT)
+
+
+async def test_what_waits_for_a_person_is_told(database: Database) -> None:
+    await looked_at(database, {"gone": "http://nowhere.invalid/", "mute": "http://nowhere.invalid/"})
+    assert await examine_standing(database) == ()
+    async with database.connection() as connection:
+        await connection.execute(
+            "update endpoints set status = 'disabled', status_reason = 'it said 410' where name = 'gone'"
+        )
+        await connection.execute(
+            "update endpoint_state s set breaker = 'open', trips = 1, cooldown_until = now() from endpoints e"
+            " where e.id = s.endpoint_id and e.name = 'mute'"
+        )
+    disabled, breakers = await examine_standing(database)
+    assert level_and_text(disabled) == (
+        Level.WARNING,
+        "disabled (it said 410): mend that, then `relay endpoints resume gone`",
+    )
+    assert (breakers.check, "for mute:" in breakers.text) == ("breakers", True)
 
 
 async def test_an_endpoint_can_be_named_and_one_that_is_not_there_is_a_fault(database: Database) -> None:

@@ -40,6 +40,25 @@ def test_nothing_is_wrong_with_a_relay_that_runs(relay: Service, beside: Shell) 
     assert set(levels.values()) == {"ok"}
 
 
+def test_a_shell_without_the_settings_of_the_relay_that_runs_is_told_so_once(relay: Service, beside: Shell) -> None:
+    """And what waits for a person is told."""
+    del beside.environment["RELAY_ALLOW_PRIVATE_ENDPOINTS"]
+    beside.document(
+        "endpoints", "add", f"{relay.started['receiver']}/status/410", "--name", "departed", "--type", "departed.now"
+    )
+    receipt = beside.document("send", "departed.now")["receipt_id"]
+    beside.run("receipt", receipt, "--watch")
+    beside.document("endpoints", "add", f"{relay.started['receiver']}/ok", "--name", "local", "--type", "local.*")
+    checks = json.loads(beside.run("doctor").stdout)["checks"]
+    told = {each["check"]: (each["level"], each["text"]) for each in checks}
+    assert told["egress"][0] == "warning"
+    assert "endpoint local" not in told
+    level, text = told["endpoint departed"]
+    assert (level, "relay endpoints resume departed" in text) == ("warning", True)
+    level, text = told["dead letters"]
+    assert (level, "relay dlq list" in text) == ("warning", True)
+
+
 def test_a_fault_is_1_and_a_person_sees_a_line_for_each_check(lonely: Shell, tmp_path: Path) -> None:
     lonely.environment |= {
         "RELAY_DATA_DIR": str(tmp_path),

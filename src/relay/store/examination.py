@@ -75,6 +75,24 @@ class Examination:
             rows = await connection.fetch(statements.text("endpoints_called"), name, endpoint)
         return tuple(Reachable(row["name"], row["url"], Transport(row["transport"])) for row in rows)
 
+    async def disabled(self, most: int) -> tuple[tuple[str, str], ...]:
+        """At most so many endpoints that their own answer has disabled, and why. The database must be migrated."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("disabled_endpoints"), most)
+        return tuple((row["name"], row["reason"] or "no reason is on record") for row in rows)
+
+    async def open_breakers(self) -> tuple[str, ...]:
+        """The names of the endpoints whose breakers are not closed. The database must be migrated."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("open_breakers"))
+        return tuple(row["name"] for row in rows)
+
+    async def dead_letters(self) -> int:
+        """How many deliveries wait for a person. The database must be migrated."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("dead_by_consumer"))
+        return sum(row["count"] for row in rows)
+
 
 def tables() -> tuple[str, ...]:
     """The names of Relay's tables."""

@@ -14,8 +14,10 @@ from relay.app.doctor.database import examine_database
 from relay.app.doctor.findings import CHECK_SECONDS, Finding, Findings, Level, bounded, fault
 from relay.app.doctor.gateway import GatewayFound, examine_gateway
 from relay.app.doctor.receivers import examine_receivers
+from relay.app.doctor.standing import examine_standing
 from relay.app.doctor.threads import LeftAlone
 from relay.settings import Settings
+from relay.store.database import Database
 
 __all__ = ["Finding", "Findings", "Level", "examine", "fault"]
 
@@ -34,6 +36,13 @@ async def examine(settings: Settings, *, endpoint: str | None, is_here: bool) ->
     async def gateways() -> Findings:
         return (await gateway).findings
 
+    async def answers() -> bool:
+        return (await gateway).answered
+
+    async def further(database: Database) -> Findings:
+        receivers = await examine_receivers(database, settings, endpoint, answers)
+        return receivers if endpoint is not None else (*receivers, *await examine_standing(database))
+
     scheme = "http" if settings.tls_cert is None else "https"
     groups = await asyncio.gather(
         _in_thread("settings", lambda: machine.examine_settings(settings)),
@@ -44,7 +53,7 @@ async def examine(settings: Settings, *, endpoint: str | None, is_here: bool) ->
         _in_thread("ports", lambda: machine.examine_port(settings.metrics_bind, "RELAY_METRICS_BIND")),
         _in_thread("ports", lambda: machine.examine_port(settings.testkit_bind, "RELAY_TESTKIT_BIND", needed=False)),
         gateways(),
-        examine_database(settings, elsewhere, lambda database: examine_receivers(database, settings, endpoint)),
+        examine_database(settings, elsewhere, further),
     )
     return tuple(finding for findings in groups for finding in findings)
 

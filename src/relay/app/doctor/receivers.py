@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from uuid import UUID
 
@@ -16,11 +17,12 @@ from relay.app.doctor.findings import Finding, Findings, fault, ok, warning
 from relay.app.egress import platforms_of, policy_of
 from relay.domain import ids
 from relay.domain.chat import CHAT_TRANSPORTS, read_chat
+from relay.domain.egress import check_url
 from relay.domain.refusal import Refusal
 from relay.domain.target import read_target
 from relay.sender import NoAuthorities
 from relay.sender.probe import Probe
-from relay.settings import Settings
+from relay.settings import Origin, Settings
 from relay.store.database import Database
 from relay.store.examination import Examination, Reachable
 from relay.store.faults import StoreUnavailable
@@ -34,8 +36,26 @@ MOST = 200
 """So many endpoints are looked at, all at once."""
 
 
-async def examine_receivers(database: Database, settings: Settings, endpoint: str | None) -> Findings:
-    """Look at the active endpoints, or at the one that is named, by name or id."""
+_OF_POLICY = (
+    "RELAY_ALLOW_PRIVATE_ENDPOINTS",
+    "RELAY_REQUIRE_HTTPS",
+    "RELAY_ALLOWED_PORTS",
+    "RELAY_EGRESS_ALLOW_CIDRS",
+)
+
+
+async def _nobody() -> bool:
+    return False
+
+
+async def examine_receivers(
+    database: Database, settings: Settings, endpoint: str | None, answers: Callable[[], Awaitable[bool]] = _nobody
+) -> Findings:
+    """Look at the active endpoints, or at the one that is named, by name or id.
+
+    `answers`: whether a Relay runs. It has accepted these endpoints; where it does and this shell sets nothing of the
+    egress policy, what that policy refuses is told in one warning, as Relay may well run by other settings.
+    """
     examination = Examination(database)
     try:
         if endpoint is None:
@@ -46,11 +66,35 @@ async def examine_receivers(database: Database, settings: Settings, endpoint: st
         return (fault("endpoints", " ".join(str(away).split())),)
     if not found:
         return (_none(endpoint),)
-    looked = await _look(found[:MOST], settings)
+    judged = found[:MOST]
+    refused = await asyncio.to_thread(_refused, judged, settings) if _says_nothing(settings) and await answers() else ()
+    looked = await _look(tuple(each for each in judged if each not in refused), settings)
     left = (
         () if len(found) <= MOST else (warning("endpoints", f"only {MOST} were looked at: name others by --endpoint"),)
     )
-    return (*looked, *left)
+    return (*_other_settings(refused), *looked, *left)
+
+
+def _says_nothing(settings: Settings) -> bool:
+    return all(settings.origin(name) in (Origin.DEFAULT, Origin.FOLLOWS) for name in _OF_POLICY)
+
+
+def _refused(endpoints: tuple[Reachable, ...], settings: Settings) -> tuple[Reachable, ...]:
+    """Those whose urls the policy of these settings refuses, whatever their names lead to."""
+    policy, platforms = policy_of(settings), platforms_of(settings)
+    return tuple(each for each in endpoints if isinstance(check_url(policy, _server(each, platforms)), Refusal))
+
+
+def _other_settings(refused: tuple[Reachable, ...]) -> Findings:
+    if not refused:
+        return ()
+    which = f"{len(refused)} active endpoint{'s' if len(refused) > 1 else ''} ({refused[0].name}"
+    text = (
+        f"{which}{', …' if len(refused) > 1 else ''}) would be refused by this shell's settings, and the Relay that"
+        f" runs has accepted them: if it runs by others (`relay up --dev`, `make run`), set here what it has of"
+        f" {', '.join(_OF_POLICY)}; if it runs by these, what they are owed becomes dead letters, `refused`"
+    )
+    return (warning("egress", text),)
 
 
 def _none(endpoint: str | None) -> Finding:

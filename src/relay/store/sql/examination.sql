@@ -36,3 +36,12 @@ select e.name, e.url, e.transport::text as transport
 from endpoints e
 where e.removed_at is null and (e.name = $1 or e.id = $2)
 order by e.tenant, e.id;
+
+-- name: disabled_endpoints
+-- parameters: most
+-- index: endpoints_page
+select e.name, e.status_reason as reason
+from endpoints e
+where e.removed_at is null and e.status = 'disabled'
+order by e.tenant, e.id desc
+limit $1;
