@@ -18,7 +18,7 @@ from relay.domain.delivery import DeadReason, DeliveryStatus
 from relay.domain.endpoint import EndpointState
 from relay.domain.outcome import OutcomeClass
 from relay.domain.sending import ErrorClass
-from relay.domain.telemetry import AttemptsRecorded
+from relay.domain.telemetry import AttemptsRecorded, ReceiptsClosed
 from relay.sender import SendLimits
 from relay.sender.limits import ResolverLimits
 from relay.store.receipts import AttemptView, DeliveryView
@@ -247,3 +247,23 @@ async def test_each_failure_on_the_way_has_its_class_and_is_tried_again(house: H
         wait = (each.delivery.due_at - each.attempt.at).total_seconds()
         assert 600.0 <= wait <= 600.0 + LATE_SECONDS, name
         assert (each.delivery.last_error or "").startswith(f"{expected[name]}: "), name
+
+
+@pytest.mark.parametrize("status", [401, 410])
+async def test_what_is_turned_away_while_its_endpoint_is_changed_is_sent_again_as_that_is_now(
+    house: House, receiver: Receiver, status: int
+) -> None:
+    """A receiver that went over to a new secret turns away what was signed before; a server that moved is gone."""
+    endpoint = await house.endpoint(receiver.url(f"/slow?ms=500&status={status}"))
+    async with house.dispatching():
+        receipt = await house.event(endpoint)
+        await receiver.arrive(1, 15.0)
+        await house.execute(
+            "update endpoints set url = $2, revision = revision + 1 where id = $1", endpoint, receiver.url("/ok")
+        )
+        await house.until(lambda: bool(house.heard(ReceiptsClosed)))
+    delivery = await house.delivery(receipt)
+    assert (delivery.status, delivery.endpoint_state) == (DeliveryStatus.DELIVERED, EndpointState.ACTIVE)
+    turned_away, _ = await house.receipts.attempts(delivery)
+    assert (turned_away.status_code, turned_away.outcome_class) == (status, OutcomeClass.RETRYABLE)
+    assert str(turned_away.reason).endswith("; the endpoint was changed meanwhile")

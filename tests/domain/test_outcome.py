@@ -20,6 +20,7 @@ from relay.domain.outcome import (
     Retry,
     classify,
     judge,
+    of_another_configuration,
     rule,
 )
 from relay.domain.sending import ErrorClass, Meaning, Phases, SendFacts
@@ -252,3 +253,10 @@ def test_wait_and_send_count_towards_the_window() -> None:
 
     assert isinstance(judged(500, attempt=9, age=1490.0).verdict, Retry)
     assert isinstance(judged(500, attempt=9, age=1490.0, phases=late).verdict, Bury)
+
+
+@pytest.mark.parametrize("status", [401, 404, 410])
+def test_what_was_said_to_a_configuration_that_is_gone_ends_nothing_and_closes_nothing(status: int) -> None:
+    judgement = of_another_configuration(judged(status))
+    assert judgement.verdict == Retry(0.0, judged(status).reason)
+    assert (judgement.outcome_class, judgement.lane) == (OutcomeClass.RETRYABLE, LaneNotice(answered=True))

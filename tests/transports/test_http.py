@@ -83,6 +83,13 @@ def test_a_rotation_signs_with_both_secrets_only_while_the_claim_says_so() -> No
     assert both.count("v1=") == 2
 
 
+def test_a_claim_of_before_a_rotation_that_is_known_by_now_is_signed_with_both_secrets() -> None:
+    """It cannot know of the previous secret, which is the only one that its receiver may have."""
+    rotated = replace(DESTINATION, revision=CLAIMED.endpoint_revision + 1)
+    both = _headers(replace(CLAIMED, sign_with_previous=True))["Relay-Signature"]
+    assert _headers(CLAIMED, rotated)["Relay-Signature"] == both
+
+
 def test_a_claim_that_asks_for_a_previous_secret_which_is_gone_gets_the_current_one() -> None:
     no_previous = replace(DESTINATION, previous_secret=None)
     rotating = _headers(replace(CLAIMED, sign_with_previous=True), no_previous)

@@ -29,6 +29,7 @@ from relay.domain.outcome import (
     Judgement,
     Received,
     Retry,
+    of_another_configuration,
 )
 from relay.domain.sending import SendFacts
 from relay.domain.telemetry import (
@@ -70,12 +71,14 @@ class Outcome:
     """A judged attempt that is not written yet.
 
     `accepted_at` is the event's acceptance on this process's own clock, reckoned back from the claim by the database's:
-    the date of this machine is nobody's business here.
+    the date of this machine is nobody's business here. `revision` is that of the endpoint's configuration with which
+    the attempt was made.
     """
 
     record: AttemptRecord
     judgement: Judgement
     consumer: str
+    revision: int
     send_seconds: float
     accepted_at: float
 
@@ -167,7 +170,7 @@ class Recorder:
             return
         pressed = len(self._outcomes) >= SMALL
         try:
-            await self._write(batch, batch)
+            await self._write(await self._reconsidered(batch), batch)
         except StoreRefused:
             await self._write_alone(batch[0])
         if pressed:
@@ -177,7 +180,7 @@ class Recorder:
     async def _write_alone(self, outcome: Outcome) -> None:
         """The database refused a batch: find the culprit by writing one by one, a refused one without its texts."""
         try:
-            await self._write([outcome], [outcome])
+            await self._write(await self._reconsidered([outcome]), [outcome])
         except StoreRefused:
             bare = replace(outcome.record, snippet="", reason=None, status_code=None)
             try:
@@ -186,6 +189,18 @@ class Recorder:
                 # the reaper returns the delivery to its lane; the crash tells of it
                 self._drop([outcome])
                 raise
+
+    async def _reconsidered(self, batch: list[Outcome]) -> list[Outcome]:
+        """The batch, with what was turned away for good by an endpoint that has been changed since tried again instead.
+
+        A receiver may hold the new secret, and none but that, from the moment of the rotation's answer on, and what is
+        on its way then was signed before it. What such an answer says is about a configuration that is gone.
+        """
+        doubted = {o.record.endpoint_id: o.revision for o in batch if _is_turned_away(o)}
+        changed = await self._queue.changed_since(doubted) if doubted else set()
+        if not changed:
+            return batch
+        return [_tried_again(o) if _is_turned_away(o) and o.record.endpoint_id in changed else o for o in batch]
 
     async def _write(self, batch: list[Outcome], taken: list[Outcome]) -> None:
         """Write a batch, drop what it was taken from, then tell: a listener's bug must not repeat what is written."""
@@ -248,6 +263,25 @@ class Recorder:
                 self._alarm.expect(seconds)
 
 
+def _is_turned_away(outcome: Outcome) -> bool:
+    return outcome.record.dead_reason is DeadReason.PERMANENT_FAILURE
+
+
+def _tried_again(outcome: Outcome) -> Outcome:
+    judgement = of_another_configuration(outcome.judgement)
+    move, delay_seconds, dead_reason = _move(judgement)
+    record = replace(
+        outcome.record,
+        outcome_class=judgement.outcome_class,
+        move=move,
+        delay_seconds=delay_seconds,
+        dead_reason=dead_reason,
+        reason=f"{outcome.record.reason}; the endpoint was changed meanwhile",
+        lane=judgement.lane,
+    )
+    return replace(outcome, record=record, judgement=judgement)
+
+
 def _closes_its_lane(outcome: Outcome) -> bool:
     notice = outcome.judgement.lane
     return notice is not None and (notice.disable or notice.hold_seconds > 0)
@@ -298,7 +332,14 @@ def _outcome(flight: Flight, facts: SendFacts, judgement: Judgement, wait_ms: fl
         lane=judgement.lane,
     )
     age_at_claim = (claimed.claimed_at - claimed.received_at).total_seconds()
-    return Outcome(record, judgement, address.consumer, facts.phases.total_ms / 1000, flight.claimed_at - age_at_claim)
+    return Outcome(
+        record=record,
+        judgement=judgement,
+        consumer=address.consumer,
+        revision=address.revision,
+        send_seconds=facts.phases.total_ms / 1000,
+        accepted_at=flight.claimed_at - age_at_claim,
+    )
 
 
 def _move(judgement: Judgement) -> tuple[DeliveryMove, float, DeadReason | None]:

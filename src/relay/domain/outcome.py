@@ -237,6 +237,15 @@ def classify(facts: SendFacts) -> OutcomeClass:
     return rule(facts).outcome_class
 
 
+def of_another_configuration(judgement: Judgement) -> Judgement:
+    """What an endpoint's refusal for good comes to where its configuration was changed while the attempt was under way.
+
+    The answer is about a secret or an address that is gone, so it ends nothing and closes nothing: the delivery is
+    tried again at once, as the endpoint is now. That it was an answer is all that the lane learns.
+    """
+    return Judgement(OutcomeClass.RETRYABLE, judgement.reason, Retry(0.0, judgement.reason), LaneNotice(answered=True))
+
+
 def judge(
     facts: SendFacts,
     *,

@@ -220,6 +220,12 @@ class Queue:
         seconds = 0.0 if policy is None or state is not BreakerState.OPEN else cooldown(policy, row["trips"])
         return LaneMove(row["lane"], state, row["trips"], seconds)
 
+    async def changed_since(self, revisions: Mapping[UUID, int]) -> set[UUID]:
+        """Which of these endpoints have been changed since the revision that is named for each."""
+        async with self._records.connection() as connection:
+            rows = await connection.fetch(statements.text("changed_since"), list(revisions), list(revisions.values()))
+        return {row[0] for row in rows}
+
     async def hand_back(self, leases: Sequence[tuple[UUID, UUID]], *, delay_seconds: float = 0.0) -> int:
         """Give unsent deliveries (id, token) back, their attempts uncounted; answers how many were still ours."""
         async with self._records.connection() as connection:

@@ -47,6 +47,7 @@ class HttpDestination:
     no answer may show that repeats it.
     """
 
+    revision: int
     url: str = field(repr=False)
     display_url: str
     own_headers: Headers = field(repr=False)
@@ -82,6 +83,7 @@ def prepare(destination: Destination, *, user_agent: str, timeout_seconds: float
     if destination.previous_secret is not None:
         overlap_signer = prepare_signer(destination.signature, (*secrets, destination.previous_secret))
     return HttpDestination(
+        revision=destination.revision,
         url=destination.url,
         display_url=display_url(destination.url),
         own_headers=(("User-Agent", user_agent), *destination.headers),
@@ -95,7 +97,9 @@ def prepare(destination: Destination, *, user_agent: str, timeout_seconds: float
 
 def build(claimed: ClaimedDelivery, ready: HttpDestination, *, timestamp: int, entropy: bytes) -> OutboundRequest:
     """Build the request of one attempt: `timestamp` in Unix seconds, `entropy` as `next_traceparent` takes it."""
-    signer = ready.overlap_signer if claimed.sign_with_previous else ready.signer
+    # what was claimed before a rotation that is known here by now knows nothing of the secret that it made the previous
+    rotating = claimed.sign_with_previous or claimed.endpoint_revision < ready.revision
+    signer = ready.overlap_signer if rotating else ready.signer
     return OutboundRequest(
         url=ready.url,
         display_url=ready.display_url,

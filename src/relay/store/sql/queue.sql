@@ -202,6 +202,13 @@ left join lateral (
 select * from record_outcomes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
                               $21, $22, $23, $24, $25, $26, $27);
 
+-- name: changed_since
+-- parameters: endpoints uuid[], revisions bigint[]
+-- index: endpoints_pkey
+-- Which of these endpoints have another configuration by now than the one of that revision.
+select e.id from unnest($1::uuid[], $2::bigint[]) as k (id, revision)
+join endpoints e on e.id = k.id and e.revision > k.revision;
+
 -- name: hand_back
 -- parameters: deliveries uuid[], tokens uuid[], delay_seconds double precision
 -- index: deliveries_pkey, endpoint_state_pkey
