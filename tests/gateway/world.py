@@ -77,6 +77,7 @@ class World:
     barrier: Barrier
     judge: Judge
     credentials: Administration
+    vault: Vault
 
     @classmethod
     @asynccontextmanager
@@ -123,6 +124,7 @@ class World:
                     barrier,
                     judge,
                     Administration(database, vault),
+                    vault,
                 )
                 await gateway.drain(5.0)
         finally:

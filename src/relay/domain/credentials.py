@@ -156,6 +156,8 @@ class CredentialFault(Enum):
 
     MISSING = auto()
     INVALID = auto()
+    UNSIGNED = auto()
+    """What it was signed with is not in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ class Unproven:
 
 _MISSING = Unproven(CredentialFault.MISSING)
 _INVALID = Unproven(CredentialFault.INVALID)
+_UNSIGNED = Unproven(CredentialFault.UNSIGNED)
 
 
 class Credentials:
@@ -202,12 +205,10 @@ class Credentials:
         if proofs.bearer is not None:
             return self._judge_bearer(proofs.bearer, proofs, now)
         if proofs.signed is not None:
-            source = self._sources.get(proofs.signed[0])
+            source, otherwise = self._sources.get(proofs.signed[0]), _UNSIGNED
         else:
-            source = next(filter(None, map(self._by_subject.get, proofs.subjects)), None)
-            if source is None:
-                return _MISSING
-        return _INVALID if source is None else self._judge_source(source, None, proofs, now, bearer=False)
+            source, otherwise = next(filter(None, map(self._by_subject.get, proofs.subjects)), None), _MISSING
+        return otherwise if source is None else self._judge_source(source, None, proofs, now, bearer=False)
 
     def _judge_bearer(self, bearer: bytes, proofs: Proofs, now: float) -> Identity | Unproven:
         key = self._keys.get(bearer)
@@ -229,8 +230,10 @@ class Credentials:
         if proofs.signed is not None:
             name, secret_id = proofs.signed
             signers = {each.secret_id for each in source.secrets if each.is_in_force(now)}
-            if name != source.name or secret_id not in signers:
+            if name != source.name:
                 return _INVALID
+            if secret_id not in signers:
+                return _UNSIGNED
             proved.add(Proof.HMAC)
         if source.certificate_subject in proofs.subjects:
             proved.add(Proof.MTLS)

@@ -152,6 +152,8 @@ def _refusal(judged: Unproven) -> Problem:
     match judged.fault:
         case CredentialFault.INVALID:
             return REVOKED
+        case CredentialFault.UNSIGNED:
+            return UNSIGNED
         case CredentialFault.MISSING if judged.lacking:
             lacking = " and ".join(sorted(judged.lacking))
             return Problem(ErrorCode.CREDENTIAL_MISSING, f"this source has to be proved by {lacking} as well")
