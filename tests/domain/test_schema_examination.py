@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -165,7 +166,9 @@ def test_references_that_double_are_weighed_without_being_written_out(keyword: s
     assert examine(doubling(10, keyword)).weight > 2**10
     schema = doubling(60, keyword)
     assert len(json.dumps(schema)) < 6000
-    assert "with all references" in refusal(schema).detail
+    fault = refusal(schema)
+    assert "with all references" in fault.detail
+    assert re.fullmatch(r"/\$defs/[0-9]+(/\w+/\w+)?", fault.pointer)
 
 
 def test_a_chain_of_references_is_bounded_from_whichever_end_it_is_seen() -> None:

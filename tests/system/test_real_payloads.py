@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -65,12 +66,43 @@ PROFILES: Mapping[str, Verify] = {
 }
 
 
+def schemas_of(payloads: Sequence[Payload]) -> dict[str, dict[str, Any]]:
+    """A schema for each type that all of its payloads fit, and others' hardly do: their members and what those are."""
+    bodies: dict[str, list[Any]] = {}
+    for payload in payloads:
+        bodies.setdefault(payload.event, []).append(json.loads(payload.body))
+    return {event_type: shape_of(values) for event_type, values in bodies.items()}
+
+
+def shape_of(values: Sequence[Any]) -> dict[str, Any]:
+    objects = [value for value in values if isinstance(value, dict)]
+    shape: dict[str, Any] = {"type": sorted({KINDS[type(value)] for value in values})}
+    if objects:
+        names = sorted({name for each in objects for name in each})
+        shape["required"] = [name for name in names if all(name in each for each in objects)]
+        shape["properties"] = {name: shape_of([each[name] for each in objects if name in each]) for name in names}
+        shape["additionalProperties"] = False
+    items = [item for value in values if isinstance(value, list) for item in value]
+    if items:
+        shape["items"] = shape_of(items)
+    return shape
+
+
+KINDS = {dict: "object", list: "array", str: "string", int: "number", float: "number", bool: "boolean"}
+KINDS[type(None)] = "null"
+
+
+@pytest.mark.parametrize("with_schemas", [False, True], ids=["without_schemas", "with_schemas"])
 @pytest.mark.usefixtures("patient")
 async def test_real_payloads_reach_an_endpoint_of_each_profile_byte_for_byte_and_verify(
-    installation: Installation, receiver: Receiver, payloads: list[Payload]
+    installation: Installation, receiver: Receiver, payloads: list[Payload], with_schemas: bool
 ) -> None:
     assert len(payloads) > 300
     gateway = installation.gateway()
+    if with_schemas:
+        with api(gateway) as client:
+            for event_type, schema in schemas_of(payloads).items():
+                client.put(f"/v1/schemas/{event_type}/v1", json=schema).raise_for_status()
     installation.dispatcher()
     secrets = {
         profile: add_endpoint(gateway, receiver.url(f"/ok/{profile}"), name=profile, signature=profile)["secret"]
@@ -102,5 +134,6 @@ async def test_real_payloads_reach_an_endpoint_of_each_profile_byte_for_byte_and
 
     with api(gateway) as client:
         for key, reply in producer.accepted.items():
-            kept = client.get(f"/v1/receipts/{reply.json()['receipt_id']}/payload")
-            assert kept.content == sent[key].body
+            receipt = f"/v1/receipts/{reply.json()['receipt_id']}"
+            assert client.get(f"{receipt}/payload").content == sent[key].body
+            assert client.get(receipt).json()["schema"] == (f"{sent[key].type}/v1" if with_schemas else None)

@@ -215,6 +215,7 @@ class _Examination:
         if known is not None:
             return known
         self._open.add(id(schema))
+        pointer = self._pointers[id(schema)]
         weight, steps, is_bounded = _own_weight(schema), 0, _UNEVALUATED.isdisjoint(schema)
         for child in self._applied(pointer, schema):
             weighed = self._weigh(child.pointer, child.schema, above + 1)
