@@ -184,12 +184,13 @@ def make(reader: Reader, url: str) -> dict[str, Any]:
 
 def make_chats(reader: Reader) -> list[dict[str, Any]]:
     chats = {"telegram://-1001234567890": BOT_TOKEN, "discord://123456789012345678": WEBHOOK_TOKEN}
+    wanted = {"event_types": ["secret.used"], "retry": {"max_attempts": 2}}
     return [
         dict(
             reader.call(
                 "POST",
                 "/v1/endpoints",
-                {"url": url, "transport": url.partition(":")[0], "secret": token, "event_types": ["secret.used"]},
+                {"url": url, "transport": url.partition(":")[0], "secret": token, **wanted},
                 expect=201,
             )
         )
