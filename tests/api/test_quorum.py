@@ -24,6 +24,21 @@ async def test_a_change_that_the_quorum_has_is_answered_with_yes(world: World) -
     assert (await world.send("DELETE", f"{ENDPOINTS}/{created['id']}")).status == 204
 
 
+async def test_an_ack_is_answered_with_yes_once_the_quorum_has_it_and_taken_once_however_often_it_comes(
+    world: World, cluster: Cluster
+) -> None:
+    await world.create(name="ledger", ack="explicit")
+    receipt = (await world.post_event())["receipt_id"]
+    path, body = f"/v1/receipts/{receipt}/acks", {"consumer": "ledger"}
+    cluster.freeze()
+    reply = await world.send("POST", path, body)
+    assert (reply.status, reply.code) == (503, "journal_quorum")
+    cluster.thaw()
+    await world.ear.until(lambda: world.ear.of(QuorumRegained) != [])
+    assert (await world.send("POST", path, body)).json()["outcome"] == "delivered"
+    assert await world.count("receipts where acked = 1") == 1
+
+
 async def test_a_change_that_no_standby_confirms_is_not_answered_with_yes(world: World, cluster: Cluster) -> None:
     cluster.freeze()
     reply = await world.send("POST", ENDPOINTS, {"url": URL, "name": "ledger"})

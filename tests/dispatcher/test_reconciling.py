@@ -23,7 +23,7 @@ HASTY = replace(TUNING, promises=Promises(ack_seconds=0.001))
 @pytest.fixture(autouse=True)
 def haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reconciler looks often."""
-    monkeypatch.setattr(reconciler, "EVERY_SECONDS", 0.02)
+    monkeypatch.setattr(reconciler, "LEAST_SECONDS", 0.02)
 
 
 async def test_a_2xx_of_an_endpoint_that_acks_itself_is_no_ack(house: House, receiver: Receiver) -> None:

@@ -13,7 +13,9 @@ from relay.domain.delivery import DeadReason
 from relay.domain.telemetry import DeadLettered, Listener, Loop, LoopSucceeded, ReceiptsRedriven
 from relay.store.acks import Acks
 
-EVERY_SECONDS = 1.0
+EVERY_SECONDS, LEAST_SECONDS = 5.0, 0.25
+"""Between two rounds: a quarter of the deadline, within these bounds."""
+
 BATCH = 500
 
 MOST_GENERATIONS = 12
@@ -26,6 +28,7 @@ class Reconciler:
     def __init__(self, *, acks: Acks, deadline_seconds: float, alarm: Alarm, ambient: Ambient, emit: Listener) -> None:
         self._acks = acks
         self._deadline_seconds = deadline_seconds
+        self._every_seconds = max(min(deadline_seconds / 4, EVERY_SECONDS), LEAST_SECONDS)
         self._alarm = alarm
         self._ambient = ambient
         self._emit = emit
@@ -44,4 +47,4 @@ class Reconciler:
             moved = done.redriven + sum(done.dead.values())
             self._emit(LoopSucceeded(Loop.RECONCILER, moved))
             if moved < BATCH:
-                await self._ambient.sleep(EVERY_SECONDS)
+                await self._ambient.sleep(self._every_seconds)
