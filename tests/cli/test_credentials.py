@@ -1,0 +1,120 @@
+"""Claims about `relay keys` and `relay sources`: the first key without a gateway, and the rest through one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Shell, on_a_terminal, only_line
+from tests.support.installation import LOOPBACK, Installation, Service, free_port
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the Relay of this module lives."""
+    return tmp_path_factory.mktemp("guarded")
+
+
+@pytest.fixture(scope="module")
+def guarded(folder: Path) -> Iterator[tuple[Service, str]]:
+    """A Relay that listens openly, since its first key was made before; and that key's secret."""
+    installation = Installation(folder, None)
+    try:
+        lonely = Shell(RELAY_DATA_DIR=str(installation.folder / "data"))
+        made = lonely.document("keys", "create", "--local", "--scope", "operator")
+        service = installation.up("--dev", bind=f"0.0.0.0:{free_port()}")
+        assert service.started
+        yield service, made["secret"]
+    finally:
+        installation.close()
+
+
+@pytest.fixture
+def admin(guarded: tuple[Service, str]) -> Shell:
+    """Commands that show the first key."""
+    service, secret = guarded
+    return Shell(RELAY_URL=service.url, RELAY_API_KEY=secret)
+
+
+def test_without_a_key_a_command_says_what_to_set(guarded: tuple[Service, str]) -> None:
+    done = Shell(RELAY_URL=guarded[0].url).run("keys", "list")
+    assert done.returncode == 1
+    assert only_line(done.stderr).endswith("(credential_missing); set RELAY_API_KEY to a valid key")
+
+
+def test_a_key_is_made_shown_once_and_revoked(guarded: tuple[Service, str], admin: Shell) -> None:
+    made = admin.document("keys", "create", "shop", "--scope", "ingest")
+    shop = Shell(RELAY_URL=guarded[0].url, RELAY_API_KEY=made["secret"])
+    assert shop.document("send", "invoice.paid", stdin=b"{}")["receipt_id"]
+    assert shop.run("keys", "list").returncode == 1
+    listed = admin.run("keys", "list")
+    assert made["secret"].encode() not in listed.stdout
+    assert made["id"] in [each["id"] for each in json.loads(listed.stdout)]
+    assert admin.document("keys", "revoke", "shop", "--yes") == {"id": made["id"], "revoked": True}
+    assert shop.run("send", "invoice.paid", stdin=b"{}").returncode == 1
+
+
+def test_a_source_is_made_rotated_and_removed(admin: Shell) -> None:
+    made = admin.document("sources", "create", "billing", "--auth", "bearer", "--auth", "hmac")
+    key = admin.document("keys", "create", "billing-2", "--scope", "ingest", "--source", "billing")
+    assert key["source"] == "billing"
+    rotated = admin.document("sources", "rotate", "billing")
+    assert rotated["secret"] != made["secret"]
+    assert [each["name"] for each in admin.document("sources", "list")] == ["billing"]
+    assert admin.document("sources", "remove", made["id"], "--yes") == {"id": made["id"], "removed": True}
+    assert "billing-2" not in [each["name"] for each in admin.document("keys", "list")]
+
+
+def test_a_person_sees_tables(admin: Shell) -> None:
+    admin.document("sources", "create", "shown", "--auth", "hmac")
+    assert "shown" in on_a_terminal(admin, "sources", "list")
+    assert "operator" in on_a_terminal(admin, "keys", "list")
+    assert "rlk_" in on_a_terminal(admin, "keys", "create", "for-a-person", "--scope", "read")
+
+
+def test_a_name_that_there_is_not_is_told(admin: Shell) -> None:
+    done = admin.run("keys", "revoke", "nobody", "--yes")
+    assert (done.returncode, only_line(done.stderr)) == (1, "no key is called 'nobody': `relay keys list` shows them")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("keys", "create", "a"), "Say what the key may do"),
+        (("keys", "create", "--local", "--source", "a"), "--local makes keys for people"),
+        (("keys", "create", "a", "--scope", "root"), "'root' is not one of"),
+        (("keys", "create", " a", "--local"), "a name has 1 to 100 printable characters"),
+        (("keys", "create", "a", "--local", "--tenant", "acme"), "a tenant's id is acct_"),
+        (("keys", "revoke", "a"), "There is nobody to ask: add --yes."),
+        (("sources", "create", "a"), "Missing option '--auth'"),
+        (("sources", "remove", "a"), "There is nobody to ask: add --yes."),
+    ],
+)
+def test_a_wrong_usage_says_what_is_right(lonely: Shell, words: tuple[str, ...], says: str) -> None:
+    done = lonely.run(*words)
+    assert done.returncode == 2
+    assert says in done.stderr.decode()
+
+
+def test_a_local_key_is_made_beside_a_running_relay_and_works_there_at_once(
+    guarded: tuple[Service, str], folder: Path
+) -> None:
+    service, _ = guarded
+    shell = Shell(RELAY_DATA_DIR=str(folder / "data"))
+    made = shell.document("keys", "create", "rescue", "--local")
+    assert made["scopes"] == ["admin"]
+    again = shell.run("keys", "create", "rescue", "--local")
+    assert (again.returncode, "choose another name" in again.stderr.decode()) == (1, True)
+    nowhere = shell.run("keys", "create", "--local", "--tenant", "acct_nobody")
+    assert (nowhere.returncode, "there is no tenant acct_nobody" in nowhere.stderr.decode()) == (1, True)
+    assert Shell(RELAY_URL=service.url, RELAY_API_KEY=made["secret"]).run("keys", "list").returncode == 0
+
+
+def test_a_local_key_needs_a_database_and_says_so() -> None:
+    shell = Shell(DATABASE_URL=f"postgresql://nobody@{LOOPBACK}:1/none", RELAY_SECRET_KEYS="A" * 43 + "=")
+    done = shell.run("keys", "create", "--local")
+    assert done.returncode == 1
+    assert "DATABASE_URL" in only_line(done.stderr)
