@@ -183,3 +183,22 @@ async def test_another_tenants_schemas_are_neither_shown_nor_in_force(world: Wor
     assert (await world.get("/v1/schemas")).json()["data"] == []
     assert (await world.get("/v1/event-types")).json()["data"] == []
     assert (await world.send("POST", "/v1/events", {"type": "a"})).status == 202
+
+
+async def test_a_tenant_is_made_strict_and_lenient_again(world: World) -> None:
+    tenant = "/v1/tenants/acct_default"
+    assert (await world.send("PATCH", tenant, {})).json()["strict_schemas"] is False
+    assert (await world.send("PATCH", tenant, {"strict_schemas": True})).json()["strict_schemas"] is True
+    refused = await world.send("POST", "/v1/events", {"type": "a"})
+    assert (refused.status, refused.code) == (422, "schema_violation")
+    (shown,) = (await world.get("/v1/tenants")).json()["data"]
+    assert shown["strict_schemas"] is True
+    assert (await world.send("PATCH", tenant, {"strict_schemas": False})).status == 200
+    assert (await world.send("POST", "/v1/events", {"type": "a"})).status == 202
+
+
+async def test_strictness_is_yes_or_no_and_of_a_tenant_that_is_there(shared_world: World) -> None:
+    for wrong in ({"strict_schemas": None}, {"strict_schemas": "yes"}, {"strict": True}):
+        assert faults(await shared_world.send("PATCH", "/v1/tenants/acct_default", wrong))
+    reply = await shared_world.send("PATCH", "/v1/tenants/acct_nobody", {"strict_schemas": True})
+    assert (reply.status, reply.code) == (404, "not_found")

@@ -192,7 +192,7 @@ _SOURCE = {
     "created_at": AN_INSTANT,
 }
 
-_TENANT = {"id": A_TENANT, "name": "Acme", "created_at": AN_INSTANT}
+_TENANT = {"id": A_TENANT, "name": "Acme", "strict_schemas": False, "created_at": AN_INSTANT}
 
 
 def _page(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,6 +225,7 @@ BODIES: Mapping[str, Examples] = {
     "create_key": {JSON: {"name": "on-call", "scopes": ["admin"]}},
     "create_source": {JSON: {"name": "billing", "auth": ["hmac"]}},
     "create_tenant": {JSON: {"id": A_TENANT, "name": "Acme"}},
+    "change_tenant": {JSON: {"strict_schemas": True}},
     "redrive_dead_letters": {JSON: _FILTER},
     "discard_dead_letters": {JSON: {**_FILTER, "dry_run": True}},
     "change_endpoint": {JSON: {"event_types": ["invoice.*", "refund.*"], "retry": {"preset": "patient"}}},
@@ -324,6 +325,7 @@ ANSWERS: Mapping[str, Mapping[str, Examples]] = {
         "200": {JSON: {"id": A_SOURCE, "secret": _SECRET, "previous_secret_expires_at": "2026-12-01T09:05:00.120Z"}}
     },
     "create_tenant": {"201": {JSON: _TENANT}},
+    "change_tenant": {"200": {JSON: {**_TENANT, "strict_schemas": True}}},
     "list_tenants": {"200": {JSON: _page(_TENANT)}},
     "healthz": {"200": {JSON: {"status": "ok"}}},
     "readyz": {

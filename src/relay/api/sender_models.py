@@ -177,17 +177,38 @@ class TenantNew(BaseModel):
         return refuse_null(value)
 
 
+class TenantChange(BaseModel):
+    """What is to change of a tenant. What is left out stays as it is."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra=document_without_null())
+
+    strict_schemas: Annotated[bool, Field(strict=True)] | None = Field(
+        None, description="Whether events of a type without a schema are refused."
+    )
+
+    @field_validator("strict_schemas", mode="before")
+    @classmethod
+    def _not_null(cls, value: object) -> object:
+        return refuse_null(value)
+
+
 class TenantShown(BaseModel):
     """A tenant."""
 
     id: str
     name: str
+    strict_schemas: bool
     created_at: Instant
 
     @classmethod
     def of(cls, tenant: TenantRow) -> TenantShown:
         """The tenant as it is shown."""
-        return cls(id=tenant.id, name=tenant.name, created_at=instants.write(tenant.created_at))
+        return cls(
+            id=tenant.id,
+            name=tenant.name,
+            strict_schemas=tenant.strict_schemas,
+            created_at=instants.write(tenant.created_at),
+        )
 
 
 class TenantPage(BaseModel):

@@ -16,7 +16,7 @@ from relay.api.fields import A_TENANT
 from relay.api.json_route import JsonRoute
 from relay.api.problem_documentation import LISTED, problems
 from relay.api.requests import Cursor, Limit, new_id, no_such, only_known_parameters
-from relay.api.sender_models import TenantNew, TenantPage, TenantShown
+from relay.api.sender_models import TenantChange, TenantNew, TenantPage, TenantShown
 from relay.domain.credentials import Scope
 from relay.domain.naming import InvalidName, check_tenant_id
 from relay.store.faults import NameTaken
@@ -57,6 +57,17 @@ async def list_tenants(
     rows = await deps.issuer.tenants(only, after=after, limit=limit + 1)
     shown, following = LISTING.page(rows, limit, lambda tenant: tenant.id)
     return TenantPage(data=[TenantShown.of(tenant) for tenant in shown], next_cursor=following)
+
+
+@router.patch("/{id}", responses=problems(ErrorCode.NOT_FOUND, *CODES))
+async def change_tenant(tenant: TenantInPath, wanted: TenantChange, deps: Deps) -> TenantShown:
+    """Change a tenant. What is left out stays as it is."""
+    if wanted.strict_schemas is not None:
+        await deps.schemas.set_strict(tenant, strict=wanted.strict_schemas)
+    found = await deps.issuer.tenants(tenant, after="", limit=1)
+    if not found:
+        raise no_such("tenant")
+    return TenantShown.of(found[0])
 
 
 @router.delete(

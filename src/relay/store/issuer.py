@@ -88,10 +88,11 @@ class SourceRow:
 
 @dataclass(frozen=True, slots=True)
 class TenantRow:
-    """A tenant as it is shown."""
+    """A tenant as it is shown. With `strict_schemas` it takes no events of a type without a schema."""
 
     id: str
     name: str
+    strict_schemas: bool
     created_at: datetime
 
 
@@ -217,13 +218,13 @@ class Issuer:
         """Make a tenant. Raises `NameTaken` for an id that some tenant has or had."""
         async with self._changing(None, seen) as connection:
             row = await _unique(connection, "insert_tenant", tenant, name, partition_of(tenant))
-        return TenantRow(row["id"], row["name"], row["created_at"])
+        return _tenant(row)
 
     async def tenants(self, only: str | None, *, after: str, limit: int) -> list[TenantRow]:
         """All tenants, or that one alone, in the order of their ids, those behind `after`."""
         async with self._database.connection() as connection:
             rows = await connection.fetch(statements.text("list_tenants"), only, after, limit)
-        return [TenantRow(row["id"], row["name"], row["created_at"]) for row in rows]
+        return [_tenant(row) for row in rows]
 
     async def remove_tenant(self, tenant: str, *, seen: int) -> None:
         """End a tenant that has no endpoints, sources and keys any more. Raises `TenantInUse`."""
@@ -297,3 +298,7 @@ def _source(row: asyncpg.Record) -> SourceRow:
         previous_secret_expires_at=row["previous_secret_expires_at"],
         created_at=row["created_at"],
     )
+
+
+def _tenant(row: asyncpg.Record) -> TenantRow:
+    return TenantRow(row["id"], row["name"], row["strict_schemas"], row["created_at"])

@@ -107,13 +107,13 @@ returning s.id;
 -- name: insert_tenant
 -- parameters: tenant, name, partition
 -- index: tenants_pkey
-insert into tenants (id, name, partition) values ($1, $2, $3) returning id, name, created_at;
+insert into tenants (id, name, partition) values ($1, $2, $3) returning id, name, strict_schemas, created_at;
 
 -- name: list_tenants
 -- parameters: tenant, after tenant, limit
 -- index: tenants_pkey
 -- That one alone, or all where it is null: an operator is of all of them.
-select t.id, t.name, t.created_at from tenants t
+select t.id, t.name, t.strict_schemas, t.created_at from tenants t
 where ($1::text is null or t.id = $1) and t.id > $2 and t.removed_at is null
 order by t.id limit $3;
 

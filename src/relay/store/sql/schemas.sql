@@ -38,7 +38,7 @@ group by s.type order by s.type limit $3;
 -- name: set_strict_schemas
 -- parameters: tenant, strict
 -- index: tenants_pkey
-update tenants t set strict_schemas = $2 where t.id = $1 and t.strict_schemas <> $2
+update tenants t set strict_schemas = $2 where t.id = $1 and t.removed_at is null and t.strict_schemas <> $2
 returning t.id;
 
 -- name: load_catalogue
