@@ -18,6 +18,7 @@ from relay.api.json_route import JsonRoute
 from relay.api.problem_documentation import LISTED, problems
 from relay.api.requests import Cursor, Limit, only_known_parameters
 from relay.api.schema_models import EventTypePage, EventTypeShown, SchemaPage, SchemaShown
+from relay.domain.routing import LONGEST_TYPE
 from relay.domain.schema import LARGEST_NUMBER, InvalidSchemaName, SchemaName, read_name
 from relay.store.faults import CatalogueFull
 from relay.store.schemas import ListedSchema, StoredSchema
@@ -43,8 +44,26 @@ _BY_NAME: paging.Places[SchemaName] = paging.Places(
 _BY_TYPE: paging.Places[str] = paging.Places(str.encode, bytes.decode)
 _EVENT_TYPES = paging.Listing("event types", _BY_TYPE)
 
-TypeInPath = Annotated[str, Path(alias="type", description="The event type.", examples=["invoice.refunded"])]
-VersionInPath = Annotated[str, Path(alias="version", description="The version: v and a number, `v3`.", examples=["v3"])]
+TypeInPath = Annotated[
+    str,
+    Path(
+        alias="type",
+        description="The event type.",
+        json_schema_extra={
+            "pattern": r"^[A-Za-z0-9_/-]+(\.[A-Za-z0-9_/-]+)*$",
+            "maxLength": LONGEST_TYPE,
+            "examples": ["invoice.refunded"],
+        },
+    ),
+]
+VersionInPath = Annotated[
+    str,
+    Path(
+        alias="version",
+        description="The version: v and a number, `v3`.",
+        json_schema_extra={"pattern": "^v[1-9][0-9]{0,8}$", "examples": ["v3"]},
+    ),
+]
 
 
 @router.put(
@@ -54,6 +73,7 @@ VersionInPath = Annotated[str, Path(alias="version", description="The version: v
         **problems(
             ErrorCode.JOURNAL_QUORUM,
             ErrorCode.MALFORMED,
+            ErrorCode.NOT_FOUND,
             ErrorCode.BODY_TIMEOUT,
             ErrorCode.OVERLOADED,
             ErrorCode.SCHEMA_EXISTS,
