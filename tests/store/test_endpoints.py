@@ -228,3 +228,13 @@ async def test_a_snapshot_of_an_installation_without_endpoints_routes_nothing(wo
     snapshot = await world.endpoints.snapshot()
     assert snapshot.rules.rules == ()
     assert snapshot.partitions == {TENANT: 6}
+
+
+async def test_an_endpoint_has_changed_since_a_revision_once_somebody_has_changed_it(world: World) -> None:
+    left, rotated, disabled = [await world.add_endpoint() for _ in range(3)]
+    await world.endpoints.rotate_secret(
+        TENANT, rotated, secret_id=new_id(), secret=Secret("whsec_two"), overlap_seconds=60.0
+    )
+    await world.endpoints.set_state(TENANT, disabled, EndpointState.DISABLED)
+    assert await world.queue.changed_since({left: 1, rotated: 1, disabled: 1}) == {rotated}
+    assert await world.queue.changed_since({rotated: 2}) == set()

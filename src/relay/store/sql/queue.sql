@@ -205,9 +205,10 @@ select * from record_outcomes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
 -- name: changed_since
 -- parameters: endpoints uuid[], revisions bigint[]
 -- index: endpoints_pkey
--- Which of these endpoints have another configuration by now than the one of that revision.
+-- Which of these endpoints have another configuration by now than the one of that revision. That one is disabled is no
+-- other configuration: it was such an answer that disabled it.
 select e.id from unnest($1::uuid[], $2::bigint[]) as k (id, revision)
-join endpoints e on e.id = k.id and e.revision > k.revision;
+join endpoints e on e.id = k.id and e.revision > k.revision and e.status <> 'disabled';
 
 -- name: hand_back
 -- parameters: deliveries uuid[], tokens uuid[], delay_seconds double precision
