@@ -66,6 +66,19 @@ async def test_the_first_key_ends_anonymous_access_at_once_in_every_gateway(worl
     assert await world.stored_nothing()
 
 
+async def test_a_gateway_that_knows_of_no_credential_yet_takes_the_first_ones(world: World) -> None:
+    """It must not take their holders for anonymous, and refuse them as such when it learns better."""
+    async with (
+        World.over(world.dsn, vault=world.vault) as by_bearer,
+        World.over(world.dsn, vault=world.vault) as by_hmac,
+    ):
+        for gateway in (by_bearer, by_hmac):
+            await gateway.gateway.start()
+        key, source = await keyed(world), await world.credentials.source("hmac")
+        assert (await by_bearer.post(event(), bearer(key.secret))).status == 202
+        assert (await post_signed(by_hmac, source, event())).status == 202
+
+
 async def test_a_key_sends_as_itself_and_a_source_under_its_name(world: World) -> None:
     key = await world.credentials.key("admin", name="ops")
     source = await world.credentials.source("bearer", name="billing")

@@ -67,9 +67,9 @@ def new_key_secret(entropy: bytes) -> Secret:
     return Secret(KEY_PREFIX + urlsafe_b64encode(entropy).rstrip(b"=").decode())
 
 
-def digest_of(secret: str) -> bytes:
-    """What a bearer secret is stored and looked up as: its SHA-256."""
-    return hashlib.sha256(secret.encode()).digest()
+def digest_of(secret: str | bytes) -> bytes:
+    """What a bearer secret is stored and looked up as: the SHA-256 of its text in UTF-8."""
+    return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ def read_bearer(authorization: bytes | None) -> bytes | None:
     found = _BEARER.fullmatch(authorization.strip())
     if found is None:
         raise refuse(ErrorCode.CREDENTIAL_INVALID, "the header is `Authorization: Bearer <secret>`, and comes once")
-    return digest_of(found[1].decode("ascii"))
+    return digest_of(found[1])
 
 
 def in_tenant(caller: Caller, credentials: Credentials, wanted: str | None) -> Caller:
