@@ -41,6 +41,7 @@ BY_ID: dict[str, tuple[str, object]] = {
 """Routes to one thing: which, and the body of a call."""
 
 LISTS = {
+    "list_audit",
     "list_endpoints",
     "list_receipts",
     "list_dead_letters",
@@ -63,7 +64,7 @@ MAKING: dict[str, Any] = {
 }
 """Routes that make something, under names that the other tenant has as well."""
 
-OPERATORS = {"create_tenant", "remove_tenant"}
+OPERATORS = {"create_tenant", "change_tenant", "remove_tenant"}
 SHOWS_ITS_OWN = {"list_tenants"}
 OF_THE_PROCESS = {"healthz", "readyz", "metrics"}
 

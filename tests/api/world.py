@@ -29,6 +29,7 @@ from relay.domain.outcome import OutcomeClass
 from relay.domain.sending import Phases
 from relay.gateway import IngestLimits, Rulebook, Senders, create_gateway
 from relay.store.acks import Acks
+from relay.store.audit import Audit
 from relay.store.barrier import NAME as BARRIER
 from relay.store.barrier import Barrier
 from relay.store.database import Commits, Database
@@ -178,6 +179,7 @@ class World:
                 dead_letters=DeadLetters(database),
                 redrives=Redrives(database, entropy=ambient.entropy, key_retention_seconds=86_400.0),
                 acks=Acks(database),
+                audit=Audit(database),
                 queue=queue,
                 schemas=schemas,
                 judge=judge,

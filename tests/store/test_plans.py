@@ -34,7 +34,7 @@ DATABASE = "relay_plans"
 
 # What an insert counts on is a constraint, which no plan shows; nor does a plan of a call show what the function does.
 UNIQUE_ONLY = {"insert_endpoint", "insert_secret", "owe_anew", "claim_request_key", "keep_verification"} | {
-    "insert_key", "insert_source", "insert_tenant", "claim_signed_requests",
+    "insert_key", "insert_source", "insert_tenant", "claim_signed_requests", "insert_audit_entry",
 }  # fmt: skip
 CALLS = {"append_events", "record_outcomes", "void_events", "ack_deliveries", "ensure_partitions"}
 # Small by nature (one row per process, one row in all, all of it is wanted), or read once at a start: whether an index
@@ -47,6 +47,8 @@ WHOLE_TABLES = {
     "forget_heartbeats",
     "last_heartbeat",
     "read_credentials",
+    "bump_schemas",
+    "load_catalogue",
     "bump_credentials",
 }
 

@@ -99,7 +99,7 @@ def test_statements_that_serve_a_user_name_the_tenant() -> None:
     about_a_tenant_itself = {"insert_tenant", "list_tenants", "remove_tenant", "has_tenant", "set_strict_schemas"}
     after_what_was_found = {"delivery_attempts", "closed_receipts", "past_generations"}
     files_for_users = ("endpoints", "receipts", "history", "dead_letters", "redrive", "request_keys", "credentials")
-    for file in (f"{name}.sql" for name in (*files_for_users, "schemas")):
+    for file in (f"{name}.sql" for name in (*files_for_users, "schemas", "audit")):
         text = files("relay.store").joinpath("sql", file).read_text(encoding="utf-8")
         nameless = {each.name for each in statements.parse(text) if not re.search(r"\btenant\b", each.text)}
         assert nameless <= about_nobody | about_a_tenant_itself | after_what_was_found

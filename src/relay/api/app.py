@@ -18,6 +18,7 @@ from starlette.routing import Match, Route
 
 from relay.api import (
     acks,
+    audit,
     dead_letters,
     documentation,
     endpoints,
@@ -42,7 +43,7 @@ from relay.web.exchange import BodyReader
 from relay.web.problems import ErrorCode, FieldFault, Problem, invalid, pointer, refuse
 from relay.web.serving import Guard
 
-ROOMS = (endpoints, receipts, acks, dead_letters, redrives, schemas, sources, keys, tenants, health, page)
+ROOMS = (endpoints, receipts, acks, dead_letters, redrives, schemas, sources, keys, tenants, audit, health, page)
 """What has the routes, in the order of the description."""
 
 logger = logging.getLogger(__name__)

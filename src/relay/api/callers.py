@@ -36,13 +36,16 @@ _OTHERWISE = (
 )
 """Changes that need another scope than `admin`."""
 
+_CHANGES_TOLD = re.compile(r"/v1/audit")
+"""What shows who may change something, and is read by those alone."""
+
 
 def needed(method: str, path: str) -> Right | None:
     """The scope that a call needs, None if it needs no credential. A path may have its parameters' names in it."""
     if path != PROTECTED and not path.startswith(f"{PROTECTED}/"):
         return None
     if method in READING:
-        return Right.READ
+        return Right.ADMIN if _CHANGES_TOLD.fullmatch(path) else Right.READ
     return next((right for pattern, right in _OTHERWISE if pattern.fullmatch(path)), Right.ADMIN)
 
 

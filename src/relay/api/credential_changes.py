@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends
 
-from relay.api.deps import Calling, Deps
+from relay.api.deps import By, Calling, Deps
 from relay.domain.credentials import Scope
 from relay.store.issuer import CredentialsChanged, LastKey, NoKeyYet, NoSuchTenant, TenantInUse
 from relay.web.credentials import require
@@ -42,9 +42,10 @@ CODES = (
 class _Change:
     """A change that a caller asks for."""
 
-    def __init__(self, deps: Deps, caller: Calling) -> None:
+    def __init__(self, deps: Deps, caller: Calling, author: By) -> None:
         self.deps = deps
         self.caller = caller
+        self.issuer = deps.issuer.by(author)
 
     def tenant(self, wanted: str | None) -> str:
         """The tenant that it is for. Raises `Refused` (`scope_missing`) where the caller is not for that one."""

@@ -1,14 +1,12 @@
 """The list of dead letters.
 
-Owns the route and its places: an instant and an id, for many die at the same moment. Invariant: a place comes back from
-its cursor to the microsecond.
+Owns the route. A place in the list is an instant and an id, for many die at the same moment. Invariant: a bulk call and
+the list mean the same by one filter.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated
-from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query
 
@@ -27,24 +25,7 @@ from relay.web import instants, paging
 
 router = APIRouter(prefix="/v1", tags=["receipts"], generate_unique_id_function=operation_id)
 
-_INSTANT_BYTES = 8
-_MICROSECOND = timedelta(microseconds=1)
-
-
-def _write(place: DeadPlace) -> bytes:
-    since_epoch: int = (place.at - ids.EPOCH) // _MICROSECOND
-    return since_epoch.to_bytes(_INSTANT_BYTES, "big", signed=True) + place.id.bytes
-
-
-def _read(raw: bytes) -> DeadPlace:
-    try:
-        at = ids.EPOCH + timedelta(microseconds=int.from_bytes(raw[:_INSTANT_BYTES], "big", signed=True))
-    except OverflowError:
-        raise ValueError("no such instant") from None
-    return DeadPlace(at, UUID(bytes=raw[_INSTANT_BYTES:]))
-
-
-BY_DEATH: paging.Places[DeadPlace] = paging.Places(_write, _read)
+BY_DEATH = paging.by_instant(DeadPlace)
 
 
 def listing_of(name: str, wanted: DeadLetterFilter) -> paging.Listing[DeadPlace]:

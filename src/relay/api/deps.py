@@ -12,11 +12,14 @@ from uuid import UUID
 
 from fastapi import Depends, Request
 
+from relay.domain import ids
 from relay.domain.ambient import Ambient
+from relay.domain.audit import Author
 from relay.domain.backoff import RetryPolicy
 from relay.domain.egress import EgressPolicy
 from relay.domain.telemetry import Listener
 from relay.store.acks import Acks
+from relay.store.audit import Audit
 from relay.store.barrier import Barrier
 from relay.store.dead_letters import DeadLetters
 from relay.store.endpoints import Destinations, Endpoints
@@ -64,6 +67,7 @@ class ApiDeps:
     dead_letters: DeadLetters
     redrives: Redrives
     acks: Acks
+    audit: Audit
     queue: Queue
     schemas: Schemas
     judge: Judge
@@ -117,3 +121,17 @@ Calling = Annotated[Caller, Depends(_caller)]
 
 Tenant = Annotated[str, Depends(_tenant)]
 """Whose data a request is about."""
+
+
+def new_id(deps: ApiDeps) -> UUID:
+    """A fresh id of now."""
+    now = deps.ambient.now()
+    return ids.uuid7(int(now.timestamp() * 1000), deps.ambient.entropy(ids.ENTROPY_BYTES))
+
+
+def _author(deps: Deps, caller: Calling) -> Author:
+    return Author(caller.actor, caller.actors_tenant, new_id(deps))
+
+
+By = Annotated[Author, Depends(_author)]
+"""As whose the request's change is entered into the audit."""

@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 from starlette.background import BackgroundTask
 
-from relay.api.deps import Calling, Deps, Tenant
+from relay.api.deps import By, Calling, Deps, Tenant, new_id
 from relay.api.documentation import operation_id
 from relay.api.endpoint_models import (
     EndpointChange,
@@ -30,7 +30,7 @@ from relay.api.json_route import JsonRoute
 from relay.api.problem_documentation import LISTED, problems
 from relay.api.receipt_models import DeliveryPage, Status
 from relay.api.receipt_views import list_delivery
-from relay.api.requests import Cursor, EndpointId, Limit, new_id, no_such, only_known_parameters
+from relay.api.requests import Cursor, EndpointId, Limit, no_such, only_known_parameters
 from relay.domain import ids
 from relay.domain.delivery import DeadReason, DeliveryStatus
 from relay.domain.endpoint import Destination, Endpoint, EndpointState, Transport
@@ -74,7 +74,9 @@ _NO_SECRET = SecretGiven()
 
 
 @router.post("", status_code=201, responses=problems(*_BODY))
-async def create_endpoint(wanted: EndpointNew, deps: Deps, tenant: Tenant, response: Response) -> EndpointCreated:
+async def create_endpoint(
+    wanted: EndpointNew, deps: Deps, tenant: Tenant, author: By, response: Response
+) -> EndpointCreated:
     """Create an endpoint. The answer has its secret, this once."""
     secret = read_secret(wanted)
     if secret is None:
@@ -83,7 +85,9 @@ async def create_endpoint(wanted: EndpointNew, deps: Deps, tenant: Tenant, respo
     for left in reversed(range(1 if wanted.name else _NAMES_DRAWN)):
         try:
             config = read_new(deps, wanted)
-            endpoint = await deps.endpoints.create(tenant, new_id(deps), config, secret_id=new_id(deps), secret=secret)
+            endpoint = await deps.endpoints.by(author).create(
+                tenant, new_id(deps), config, secret_id=new_id(deps), secret=secret
+            )
         except NameTaken:
             if not left:
                 raise _name_taken() from None
@@ -141,7 +145,9 @@ async def list_deliveries(
 
 
 @router.patch("/{id}", responses=problems(ErrorCode.NOT_FOUND, *_BODY))
-async def change_endpoint(endpoint_id: EndpointId, wanted: EndpointChange, deps: Deps, tenant: Tenant) -> EndpointShown:
+async def change_endpoint(
+    endpoint_id: EndpointId, wanted: EndpointChange, deps: Deps, tenant: Tenant, author: By
+) -> EndpointShown:
     """Change an endpoint. What is left out stays as it is."""
     check_change(deps, wanted)
     endpoint = await deps.endpoints.get(tenant, endpoint_id)
@@ -158,7 +164,7 @@ async def change_endpoint(endpoint_id: EndpointId, wanted: EndpointChange, deps:
     if not wanted.model_fields_set:
         return _shown(endpoint)
     try:
-        changed = await deps.endpoints.update(tenant, endpoint_id, change)
+        changed = await deps.endpoints.by(author).update(tenant, endpoint_id, change)
     except NameTaken:
         raise _name_taken() from None
     # a wider limit lets out what waits for the narrower one
@@ -167,27 +173,27 @@ async def change_endpoint(endpoint_id: EndpointId, wanted: EndpointChange, deps:
 
 
 @router.delete("/{id}", status_code=204, responses=_CHANGE)
-async def remove_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> Response:
+async def remove_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant, author: By) -> Response:
     """Remove an endpoint. What it is still owed becomes dead letters, `endpoint_removed`."""
-    if not await deps.endpoints.remove(tenant, endpoint_id):
+    if not await deps.endpoints.by(author).remove(tenant, endpoint_id):
         raise no_such("endpoint")
     return Response(status_code=204, background=BackgroundTask(_bury_removed, deps.queue, deps.emit))
 
 
 @router.post("/{id}/pause", responses=_CHANGE)
-async def pause_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
+async def pause_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant, author: By) -> EndpointShown:
     """Pause an endpoint. Its deliveries are held until it is resumed; new events still match it.
 
     One that its own answer has disabled (a 410; a chat's 401, 403 or 404) stays disabled, with its reason: it is held
     already.
     """
-    return _shown(await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.PAUSED))
+    return _shown(await deps.endpoints.by(author).set_state(tenant, endpoint_id, EndpointState.PAUSED))
 
 
 @router.post("/{id}/resume", responses=_CHANGE)
-async def resume_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant) -> EndpointShown:
+async def resume_endpoint(endpoint_id: EndpointId, deps: Deps, tenant: Tenant, author: By) -> EndpointShown:
     """Resume an endpoint. Its deliveries go again, whether a person paused it or its own answer disabled it."""
-    resumed = await deps.endpoints.set_state(tenant, endpoint_id, EndpointState.ACTIVE)
+    resumed = await deps.endpoints.by(author).set_state(tenant, endpoint_id, EndpointState.ACTIVE)
     deps.wake()
     return _shown(resumed)
 
@@ -212,7 +218,7 @@ async def send_test_event(endpoint_id: EndpointId, deps: Deps, caller: Calling) 
 
 @router.post("/{id}/rotate-secret", responses=_ROTATION)
 async def rotate_secret(
-    endpoint_id: EndpointId, deps: Deps, tenant: Tenant, given: SecretGiven = _NO_SECRET
+    endpoint_id: EndpointId, deps: Deps, tenant: Tenant, author: By, given: SecretGiven = _NO_SECRET
 ) -> SecretRotated:
     """Rotate an endpoint's secret. Until the old one expires, requests are signed with both.
 
@@ -224,7 +230,7 @@ async def rotate_secret(
         raise no_such("endpoint")
     token = read_rotation(endpoint, given)
     secret = token or new_secret(deps.ambient.entropy(SECRET_ENTROPY_BYTES))
-    endpoint = await deps.endpoints.rotate_secret(
+    endpoint = await deps.endpoints.by(author).rotate_secret(
         tenant,
         endpoint_id,
         secret_id=new_id(deps),

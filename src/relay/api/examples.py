@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from relay.api.fields import A_DELIVERY, A_KEY, A_RECEIPT, A_SOURCE, A_TENANT, AN_ENDPOINT, AN_EVENT, AN_INSTANT, LATER
+from relay.api.fields import (
+    A_DELIVERY,
+    A_KEY,
+    A_RECEIPT,
+    A_SOURCE,
+    A_TENANT,
+    AN_ENDPOINT,
+    AN_ENTRY,
+    AN_EVENT,
+    AN_INSTANT,
+    LATER,
+)
 
 Examples = Mapping[str, Any]
 """By media type."""
@@ -195,6 +206,23 @@ _SOURCE = {
 _TENANT = {"id": A_TENANT, "name": "Acme", "strict_schemas": False, "created_at": AN_INSTANT}
 
 
+_ENTRY = {
+    "id": AN_ENTRY,
+    "at": AN_INSTANT,
+    "tenant": A_TENANT,
+    "actor": "key:ops",
+    "actor_tenant": A_TENANT,
+    "action": "endpoint.change",
+    "subject": AN_ENDPOINT,
+    "name": "ledger",
+    "changes": [
+        {"field": "url", "hidden": True, "old": None, "new": None},
+        {"field": "rate_per_second", "hidden": False, "old": 10.0, "new": 50.0},
+    ],
+    "details": {},
+}
+
+
 def _page(item: Mapping[str, Any]) -> dict[str, Any]:
     return {"data": [item], "next_cursor": None}
 
@@ -237,6 +265,7 @@ QUERIES: Mapping[str, Mapping[str, Any]] = {
     "list_deliveries": {"status": "dead"},
     "list_schemas": {"type": "invoice.refunded"},
     "list_dead_letters": {"consumer": "ledger", "reason": "exhausted"},
+    "list_audit": {"actor": "key:ops", "action": "endpoint.change"},
     "wait_for_receipt": {"timeout": 5},
 }
 """What a call is asked with, by operation."""
@@ -319,6 +348,7 @@ ANSWERS: Mapping[str, Mapping[str, Examples]] = {
     },
     "create_key": {"201": {JSON: {**_KEY, "secret": _KEY_SECRET}}},
     "list_keys": {"200": {JSON: _page(_KEY)}},
+    "list_audit": {"200": {JSON: _page(_ENTRY)}},
     "create_source": {"201": {JSON: {**_SOURCE, "secret": _SECRET}}},
     "list_sources": {"200": {JSON: _page(_SOURCE)}},
     "rotate_source": {

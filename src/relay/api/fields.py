@@ -18,6 +18,7 @@ AN_ENDPOINT = "ep_019ad4e0aa107c5d8e9f0a1b2c3d4e5f"
 A_DELIVERY = "019ad4f1-7c2a-7b3c-9d1e-2f3a8c9d0e1f"
 A_KEY = "key_019ad4e0aa107c5d8e9f0a1b2c3d4e60"
 A_SOURCE = "src_019ad4e0aa107c5d8e9f0a1b2c3d4e61"
+AN_ENTRY = "aud_019ad4e0aa107c5d8e9f0a1b2c3d4e62"
 A_TENANT = "acct_acme"
 AN_IDEMPOTENCY_KEY = "redrive-of-monday"
 AN_INSTANT = "2026-11-30T09:05:00.120Z"
@@ -36,6 +37,7 @@ ReceiptText = Annotated[str, Field(json_schema_extra=id_form(A_RECEIPT))]
 EndpointText = Annotated[str, Field(json_schema_extra=id_form(AN_ENDPOINT))]
 KeyText = Annotated[str, Field(json_schema_extra=id_form(A_KEY))]
 SourceText = Annotated[str, Field(json_schema_extra=id_form(A_SOURCE))]
+EntryText = Annotated[str, Field(json_schema_extra=id_form(AN_ENTRY))]
 DeliveryText = Annotated[str, Field(json_schema_extra=id_form(A_DELIVERY))]
 Instant = Annotated[str, Field(json_schema_extra={"format": "date-time", "examples": [AN_INSTANT]})]
 """RFC 3339 in UTC with milliseconds."""

@@ -23,6 +23,7 @@ from relay.web.problems import ErrorCode, refuse
 
 LONGEST_CONSUMER = 100
 LONGEST_EVENT_ID = 255
+LONGEST_WORDS = 300
 
 _SHOWN_CHARACTERS = 40
 _CONSUMERS_NAMED = 10
@@ -72,6 +73,7 @@ EventId = Annotated[
     AfterValidator(_without_nul),
     Field(json_schema_extra={"examples": ["invoice-4711-paid"]}),
 ]
+Words = Annotated[str, Field(min_length=1, max_length=LONGEST_WORDS), AfterValidator(_without_nul)]
 
 TYPE = "Events of this type: an exact type, `invoice.*` for all below, `*` for every type."
 CONSUMER = "The name of an endpoint, also of one that was removed."

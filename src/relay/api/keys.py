@@ -9,11 +9,11 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, Response
 
 from relay.api.credential_changes import CODES, Change
-from relay.api.deps import Deps, Tenant
+from relay.api.deps import Deps, Tenant, new_id
 from relay.api.documentation import operation_id
 from relay.api.json_route import JsonRoute
 from relay.api.problem_documentation import LISTED, problems
-from relay.api.requests import Cursor, KeyId, Limit, new_id, no_such, only_known_parameters
+from relay.api.requests import Cursor, KeyId, Limit, no_such, only_known_parameters
 from relay.api.sender_models import KeyCreated, KeyNew, KeyPage, KeyShown, created_key
 from relay.domain import ids
 from relay.domain.credentials import SECRET_ENTROPY_BYTES, Scope, new_key_secret
@@ -40,7 +40,7 @@ async def create_key(wanted: KeyNew, change: Change, deps: Deps, response: Respo
     secret = new_key_secret(deps.ambient.entropy(SECRET_ENTROPY_BYTES))
 
     async def create(seen: int) -> KeyRow:
-        return await deps.issuer.create_key(
+        return await change.issuer.create_key(
             tenant, new_id(deps), wanted.name, wanted.scopes, secret=secret, source=wanted.source, seen=seen
         )
 
@@ -68,11 +68,11 @@ async def list_keys(deps: Deps, tenant: Tenant, limit: Limit = paging.DEFAULT_LI
 @router.delete(
     "/{id}", status_code=204, responses=problems(ErrorCode.NOT_FOUND, ErrorCode.LAST_KEY, ErrorCode.JOURNAL_QUORUM)
 )
-async def revoke_key(key_id: KeyId, change: Change, deps: Deps) -> Response:
+async def revoke_key(key_id: KeyId, change: Change) -> Response:
     """Revoke a key. Its next request is refused; what it sent before stays."""
     tenant = change.caller.tenant
     try:
-        await change.make(lambda seen: deps.issuer.revoke_key(tenant, key_id, seen=seen))
+        await change.make(lambda seen: change.issuer.revoke_key(tenant, key_id, seen=seen))
     except NoSuchKey:
         raise no_such("key") from None
     return Response(status_code=204)

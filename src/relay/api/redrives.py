@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from relay.api.dead_letter_models import DeadLettersCounted, DeadLettersWanted
 from relay.api.dead_letters import listing_of
-from relay.api.deps import Deps, Tenant
+from relay.api.deps import By, Deps, Tenant
 from relay.api.documentation import operation_id
 from relay.api.fields import AN_IDEMPOTENCY_KEY
 from relay.api.filters import known_consumer
@@ -100,10 +100,11 @@ class _Call:
     """One call under way: who asks, under which name, and with what."""
 
     def __init__(
-        self, request: Request, deps: Deps, tenant: Tenant, key: Annotated[str | None, Depends(_read_key)]
+        self, request: Request, deps: Deps, tenant: Tenant, author: By, key: Annotated[str | None, Depends(_read_key)]
     ) -> None:
         self.deps = deps
         self.tenant = tenant
+        self._author = author
         self._request = request
         self._key = key
 
@@ -137,7 +138,7 @@ class _Call:
         tries, pause = _TRIES, _PAUSE_SECONDS
         while True:
             try:
-                return await self.deps.redrives.perform(self.tenant, name, work)
+                return await self.deps.redrives.perform(self.tenant, name, work, self._author)
             except RequestUnderWay:
                 if ambient.monotonic() >= until:
                     raise

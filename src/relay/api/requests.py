@@ -11,7 +11,6 @@ from uuid import UUID
 
 from fastapi import Depends, Path, Query, Request
 
-from relay.api.deps import ApiDeps
 from relay.api.fields import A_DELIVERY, A_KEY, A_RECEIPT, A_SOURCE, AN_ENDPOINT, id_form
 from relay.domain import ids
 from relay.web.paging import LARGEST_LIMIT
@@ -71,12 +70,6 @@ def read_delivery_id(text: str) -> UUID:
 def no_such(kind: str) -> Refused:
     """The answer for an id that nobody has, or that belongs to somebody else."""
     return refuse(ErrorCode.NOT_FOUND, f"there is no {kind} of that id")
-
-
-def new_id(deps: ApiDeps) -> UUID:
-    """A fresh id of now."""
-    now = deps.ambient.now()
-    return ids.uuid7(int(now.timestamp() * 1000), deps.ambient.entropy(ids.ENTROPY_BYTES))
 
 
 def _endpoint(text: Annotated[str, _id("The endpoint's id.", AN_ENDPOINT)]) -> UUID:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 
-from relay.api.deps import ApiDeps, Deps, Tenant
+from relay.api.deps import ApiDeps, By, Deps, Tenant
 from relay.api.documentation import operation_id
 from relay.api.json_route import JsonRoute
 from relay.api.problem_documentation import LISTED, problems
@@ -91,6 +91,7 @@ async def put_schema(
     request: Request,
     deps: Deps,
     tenant: Tenant,
+    author: By,
     response: Response,
 ) -> SchemaShown:
     """Put a schema into the catalogue. A version is written once: the same bytes again are answered with 200, others
@@ -109,7 +110,7 @@ async def put_schema(
         raise refuse(ErrorCode.PAYLOAD_TOO_LARGE, detail, limit_bytes=MOST_SCHEMA_BYTES)
     await _check_schema(deps, text)
     try:
-        put = await deps.schemas.put(tenant, name, text)
+        put = await deps.schemas.by(author).put(tenant, name, text)
     except CatalogueFull as fault:
         raise invalid([FieldFault("", str(fault))]) from None
     if put.stored.text != text:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, Response
 
 from relay.api.credential_changes import CODES, Change
-from relay.api.deps import Deps, Tenant
+from relay.api.deps import Deps, Tenant, new_id
 from relay.api.documentation import operation_id
 from relay.api.json_route import JsonRoute
 from relay.api.problem_documentation import LISTED, problems
-from relay.api.requests import Cursor, Limit, SourceId, new_id, no_such, only_known_parameters
+from relay.api.requests import Cursor, Limit, SourceId, no_such, only_known_parameters
 from relay.api.sender_models import SourceCreated, SourceNew, SourcePage, SourceRotated, SourceShown, created_source
 from relay.domain import ids
 from relay.domain.credentials import Proof
@@ -43,7 +43,7 @@ async def create_source(wanted: SourceNew, change: Change, deps: Deps, response:
     secret = new_secret(deps.ambient.entropy(SECRET_ENTROPY_BYTES)) if has_secret else None
 
     async def create(seen: int) -> SourceRow:
-        return await deps.issuer.create_source(
+        return await change.issuer.create_source(
             tenant,
             new_id(deps),
             wanted.name,
@@ -90,7 +90,7 @@ async def rotate_source(source_id: SourceId, change: Change, deps: Deps) -> Sour
 
     async def rotate(seen: int) -> SourceRow:
         overlap = deps.secret_overlap_seconds
-        return await deps.issuer.rotate_source(
+        return await change.issuer.rotate_source(
             tenant, source, secret=secret, secret_id=new_id(deps), overlap_seconds=overlap, seen=seen
         )
 
@@ -106,11 +106,11 @@ async def rotate_source(source_id: SourceId, change: Change, deps: Deps) -> Sour
 
 
 @router.delete("/{id}", status_code=204, responses=problems(ErrorCode.NOT_FOUND, ErrorCode.JOURNAL_QUORUM))
-async def remove_source(source_id: SourceId, change: Change, deps: Deps) -> Response:
+async def remove_source(source_id: SourceId, change: Change) -> Response:
     """Remove a source, with the keys that prove it. Its next request is refused; what it sent before stays."""
     tenant = change.caller.tenant
     try:
-        await change.make(lambda seen: deps.issuer.remove_source(tenant, source_id, seen=seen))
+        await change.make(lambda seen: change.issuer.remove_source(tenant, source_id, seen=seen))
     except NoSuchSource:
         raise no_such("source") from None
     return Response(status_code=204)

@@ -10,17 +10,17 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Response
 
 from relay.api.credential_changes import CODES, Change
-from relay.api.deps import Calling, Deps
+from relay.api.deps import By, Calling, Deps, new_id
 from relay.api.documentation import operation_id
 from relay.api.fields import A_TENANT
 from relay.api.json_route import JsonRoute
 from relay.api.problem_documentation import LISTED, problems
-from relay.api.requests import Cursor, Limit, new_id, no_such, only_known_parameters
+from relay.api.requests import Cursor, Limit, no_such, only_known_parameters
 from relay.api.sender_models import TenantChange, TenantNew, TenantPage, TenantShown
 from relay.domain.credentials import Scope
 from relay.domain.naming import InvalidName, check_tenant_id
 from relay.store.faults import NameTaken
-from relay.store.issuer import NoSuchTenant
+from relay.store.issuer import Issuer, NoSuchTenant
 from relay.web import paging
 from relay.web.problems import ErrorCode, FieldFault, invalid, pointer
 
@@ -41,7 +41,7 @@ async def create_tenant(wanted: TenantNew, change: Change, deps: Deps) -> Tenant
     """Create a tenant. Keys are then made for it by naming it in `tenant`."""
     tenant = wanted.id or f"acct_{new_id(deps).hex}"
     try:
-        made = await change.make(lambda seen: deps.issuer.create_tenant(tenant, wanted.name, seen=seen))
+        made = await change.make(lambda seen: change.issuer.create_tenant(tenant, wanted.name, seen=seen))
     except NameTaken:
         raise invalid([FieldFault(pointer("id"), "a tenant has this id, or had it")]) from None
     return TenantShown.of(made)
@@ -60,10 +60,10 @@ async def list_tenants(
 
 
 @router.patch("/{id}", responses=problems(ErrorCode.NOT_FOUND, *CODES))
-async def change_tenant(tenant: TenantInPath, wanted: TenantChange, deps: Deps) -> TenantShown:
+async def change_tenant(tenant: TenantInPath, wanted: TenantChange, deps: Deps, author: By) -> TenantShown:
     """Change a tenant. What is left out stays as it is."""
     if wanted.strict_schemas is not None:
-        await deps.schemas.set_strict(tenant, strict=wanted.strict_schemas)
+        await deps.schemas.by(author).set_strict(tenant, strict=wanted.strict_schemas)
     found = await deps.issuer.tenants(tenant, after="", limit=1)
     if not found:
         raise no_such("tenant")
@@ -73,15 +73,11 @@ async def change_tenant(tenant: TenantInPath, wanted: TenantChange, deps: Deps) 
 @router.delete(
     "/{id}", status_code=204, responses=problems(ErrorCode.NOT_FOUND, ErrorCode.TENANT_IN_USE, ErrorCode.JOURNAL_QUORUM)
 )
-async def remove_tenant(
-    tenant: TenantInPath,
-    change: Change,
-    deps: Deps,
-) -> Response:
+async def remove_tenant(tenant: TenantInPath, change: Change) -> Response:
     """Remove a tenant that has no endpoints, sources and keys any more. Its events stay as long as any."""
     try:
         check_tenant_id(tenant)
-        await change.make(lambda seen: _remove(deps, tenant, seen))
+        await change.make(lambda seen: _remove(change.issuer, tenant, seen))
     except (InvalidName, _Gone):
         raise no_such("tenant") from None
     return Response(status_code=204)
@@ -91,8 +87,8 @@ class _Gone(Exception):
     """There is no such tenant."""
 
 
-async def _remove(deps: Deps, tenant: str, seen: int) -> None:
+async def _remove(issuer: Issuer, tenant: str, seen: int) -> None:
     try:
-        await deps.issuer.remove_tenant(tenant, seen=seen)
+        await issuer.remove_tenant(tenant, seen=seen)
     except NoSuchTenant:
         raise _Gone from None

@@ -36,6 +36,7 @@ from relay.metrics.lines import log_listener
 from relay.settings import Settings
 from relay.settings.reading import LEASE_MARGIN_SECS
 from relay.store.acks import Acks
+from relay.store.audit import Audit
 from relay.store.barrier import NAME as BARRIER
 from relay.store.barrier import Barrier
 from relay.store.credentials import CredentialReader
@@ -200,6 +201,7 @@ def _deps(work: Work, pools: _Pools, vault: Vault, parts: _Parts) -> ApiDeps:
             key_retention_seconds=settings.idempotency_retention_secs,
         ),
         acks=Acks(pools.api),
+        audit=Audit(pools.api),
         queue=Queue(pools.api, pools.api),
         schemas=Schemas(pools.api),
         judge=parts.judge,

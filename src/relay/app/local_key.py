@@ -19,6 +19,7 @@ from relay.app.installation import Installation, away, check_ready, find
 from relay.app.local_database import Say, local_database
 from relay.app.migration import migrate_database
 from relay.domain import ids
+from relay.domain.audit import LOCAL_ACTOR, Author
 from relay.domain.credentials import SECRET_ENTROPY_BYTES, Scope, new_key_secret
 from relay.domain.secret import Secret
 from relay.embedded import EmbeddedFault, running_dsn
@@ -46,7 +47,9 @@ async def create_local_key(
         vault = installation.vault()
         await check_ready(database, vault)
         try:
-            key = await Issuer(database, vault).create_key(tenant, key_id, name, scopes, secret=secret, seen=None)
+            author = Author(LOCAL_ACTOR, tenant, ids.uuid7(time.time_ns() // 1_000_000, os.urandom(ids.ENTROPY_BYTES)))
+            issuer = Issuer(database, vault).by(author)
+            key = await issuer.create_key(tenant, key_id, name, scopes, secret=secret, seen=None)
         except NameTaken as fault:
             raise CannotRun(f"another key of {tenant} is called {name!r}: choose another name") from fault
         except NoSuchTenant as fault:

@@ -44,6 +44,7 @@ COMMANDS = {
     "redrive": _Entry("redrive", "Send again what of an event is not acknowledged."),
     "dlq": _Entry("dlq", "List, re-drive and discard dead letters."),
     "schemas": _Entry("schemas", "List, put and show what events of a type must look like."),
+    "audit": _Entry("audit", "List who changed what, and who sent again or gave up what."),
     "verify": _Entry("verify", "Prove that nothing is missing, or name what is."),
     "doctor": _Entry("doctor", "Look for the usual faults, and say what to do."),
     "config": _Entry("config", "Show every setting, its value and where that comes from."),

@@ -1,8 +1,8 @@
 """Identity: UUID version 7 inside, a prefixed text form outside.
 
 Owns how an id is made and written. Every id starts with the Unix milliseconds of its making, so ids of one kind sort
-by age. `rcp_`, `evt_`, `ep_`, `key_` and `src_` carry the UUID's 32 hexadecimal digits: what stands on the wire is what
-the database shows without its dashes. Invariant: `parse(prefix, write(prefix, uuid)) == uuid`.
+by age. `rcp_`, `evt_`, `ep_`, `key_`, `src_` and `aud_` carry the UUID's 32 hexadecimal digits: what stands on the wire
+is what the database shows without its dashes. Invariant: `parse(prefix, write(prefix, uuid)) == uuid`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ EVENT = "evt_"
 ENDPOINT = "ep_"
 KEY = "key_"
 SOURCE = "src_"
+AUDIT = "aud_"
 
 ENTROPY_BYTES = 10
 """How many random bytes `uuid7` takes (74 bits of them are kept)."""

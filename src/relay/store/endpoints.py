@@ -15,6 +15,8 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from relay.domain import ids
+from relay.domain.audit import AuditAction, Author, FieldChange, config_changes, config_details
 from relay.domain.backoff import RetryPolicy
 from relay.domain.chat import credential_of
 from relay.domain.endpoint import (
@@ -28,7 +30,7 @@ from relay.domain.endpoint import (
 )
 from relay.domain.routing import Rule, RuleSet
 from relay.domain.secret import Secret
-from relay.store import statements
+from relay.store import audit, statements
 from relay.store.database import Connection, Database
 from relay.store.faults import NameTaken
 from relay.store.journal import Versions
@@ -53,9 +55,14 @@ class Snapshot:
 class Endpoints:
     """The endpoints of one database."""
 
-    def __init__(self, database: Database, vault: Vault) -> None:
+    def __init__(self, database: Database, vault: Vault, author: Author | None = None) -> None:
         self._database = database
         self._vault = vault
+        self._author = author
+
+    def by(self, author: Author) -> Endpoints:
+        """The same ones, whose changes are entered into the audit as that author's."""
+        return Endpoints(self._database, self._vault, author)
 
     async def create(
         self, tenant: str, endpoint_id: UUID, config: EndpointConfig, *, secret_id: UUID, secret: Secret
@@ -77,6 +84,7 @@ class Endpoints:
                 credential_of(config.transport, secret),
             )
             await connection.execute(statements.text("bump_rules"))
+            await self._enter(connection, row, AuditAction.ENDPOINT_CREATE, details=config_details(config))
         return _endpoint(row)
 
     async def get(self, tenant: str, endpoint_id: UUID) -> Endpoint | None:
@@ -101,21 +109,26 @@ class Endpoints:
             row = await connection.fetchrow(statements.text("lock_endpoint"), tenant, endpoint_id)
             if row is None:
                 return None
-            config = change(_endpoint(row).config)
+            old = _endpoint(row).config
+            config = change(old)
             if config.url != row["url"]:
                 await connection.execute(statements.text("renew_lane"), tenant, endpoint_id)
             row = await _unique(
                 connection, "update_endpoint", tenant, endpoint_id, config.name, config.url, *_traffic(config)
             )
             await connection.execute(statements.text("bump_rules"))
+            changes = config_changes(old, config)
+            if changes:
+                await self._enter(connection, row, AuditAction.ENDPOINT_CHANGE, changes=changes)
         return _endpoint(row)
 
     async def remove(self, tenant: str, endpoint_id: UUID) -> bool:
         """Remove an endpoint; what it is still owed is dead-lettered by `Queue.bury_removed`. False if not there."""
         async with self._database.transaction() as connection:
-            removed = await connection.fetchval(statements.text("remove_endpoint"), tenant, endpoint_id)
+            removed = await connection.fetchrow(statements.text("remove_endpoint"), tenant, endpoint_id)
             if removed is not None:
                 await connection.execute(statements.text("bump_rules"))
+                await self._enter(connection, removed, AuditAction.ENDPOINT_REMOVE)
         return removed is not None
 
     async def set_state(
@@ -128,6 +141,10 @@ class Endpoints:
             if state is EndpointState.ACTIVE:
                 await connection.execute(statements.text("open_lane"), tenant, endpoint_id)
             row = await connection.fetchrow(statements.text("set_endpoint_status"), tenant, endpoint_id, state, reason)
+            if row is not None:
+                resumed = state is EndpointState.ACTIVE
+                action = AuditAction.ENDPOINT_RESUME if resumed else AuditAction.ENDPOINT_PAUSE
+                await self._enter(connection, row, action)
         return _endpoint(row) if row else None
 
     async def rotate_secret(
@@ -144,7 +161,9 @@ class Endpoints:
             row = await connection.fetchrow(
                 statements.text("rotate_secret"), tenant, endpoint_id, secret_id, overlap_seconds, credential
             )
-        return _endpoint(row) if row else None
+            assert row is not None, "the row is locked"
+            await self._enter(connection, row, AuditAction.ENDPOINT_ROTATE)
+        return _endpoint(row)
 
     async def snapshot(self) -> Snapshot:
         """What to route from now: all endpoints' rules and the versions they are good for."""
@@ -163,6 +182,20 @@ class Endpoints:
                 ),
             ),
             dict(tenants),
+        )
+
+    async def _enter(
+        self,
+        connection: Connection,
+        row: asyncpg.Record,
+        action: AuditAction,
+        *,
+        changes: Sequence[FieldChange] = (),
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        subject = ids.write(ids.ENDPOINT, row["id"])
+        await audit.append(
+            connection, self._author, row["tenant"], action, subject, name=row["name"], changes=changes, details=details
         )
 
 

@@ -7,7 +7,7 @@ credential, the first is a key that may make others; and every tenant that has o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,10 +15,12 @@ from uuid import UUID
 
 import asyncpg
 
+from relay.domain import ids
+from relay.domain.audit import AuditAction, Author
 from relay.domain.credentials import ADMINISTERING, Proof, Scope, digest_of
 from relay.domain.naming import partition_of
 from relay.domain.secret import Secret
-from relay.store import statements
+from relay.store import audit, statements
 from relay.store.database import Connection, Database
 from relay.store.faults import NameTaken
 from relay.store.vault import Vault
@@ -103,9 +105,14 @@ class Issuer:
     who needs none. Each change raises `CredentialsChanged` if there is a newer one, and `NoSuchTenant`.
     """
 
-    def __init__(self, database: Database, vault: Vault) -> None:
+    def __init__(self, database: Database, vault: Vault, author: Author | None = None) -> None:
         self._database = database
         self._vault = vault
+        self._author = author
+
+    def by(self, author: Author) -> Issuer:
+        """The same ones, whose changes are entered into the audit as that author's."""
+        return Issuer(self._database, self._vault, author)
 
     async def create_key(
         self,
@@ -133,6 +140,8 @@ class Issuer:
                 source_id,
                 digest_of(secret.expose()),
             )
+            details = {"scopes": row["scopes"], "source": source}
+            await self._enter(connection, tenant, AuditAction.KEY_CREATE, ids.write(ids.KEY, key_id), name, details)
         return _key(row, source)
 
     async def keys(self, tenant: str, *, before: UUID, limit: int) -> list[KeyRow]:
@@ -144,13 +153,14 @@ class Issuer:
     async def revoke_key(self, tenant: str, key_id: UUID, *, seen: int) -> None:
         """End a key. Raises `NoSuchKey` and `LastKey`."""
         async with self._changing(tenant, seen) as connection:
-            scopes = await connection.fetchval(statements.text("revoke_key"), tenant, key_id)
-            if scopes is None:
+            key = await connection.fetchrow(statements.text("revoke_key"), tenant, key_id)
+            if key is None:
                 raise NoSuchKey
-            if ADMINISTERING & set(scopes) and not await connection.fetchval(
+            if ADMINISTERING & set(key["scopes"]) and not await connection.fetchval(
                 statements.text("is_administered"), tenant
             ):
                 raise LastKey
+            await self._enter(connection, tenant, AuditAction.KEY_REVOKE, ids.write(ids.KEY, key_id), key["name"])
 
     async def create_source(
         self,
@@ -180,6 +190,10 @@ class Issuer:
                 sha256,
                 sealed_id,
             )
+            details = {"auth": row["auth"], "certificate_subject": certificate_subject}
+            await self._enter(
+                connection, tenant, AuditAction.SOURCE_CREATE, ids.write(ids.SOURCE, source_id), name, details
+            )
         return _source(row)
 
     async def sources(self, tenant: str, *, before: UUID, limit: int) -> list[SourceRow]:
@@ -205,19 +219,24 @@ class Issuer:
             )
             if row is None:
                 raise NoSuchSource
+            subject = ids.write(ids.SOURCE, source.id)
+            await self._enter(connection, tenant, AuditAction.SOURCE_ROTATE, subject, source.name)
         return _source(row)
 
     async def remove_source(self, tenant: str, source_id: UUID, *, seen: int) -> None:
         """End a source with the keys that prove it. Raises `NoSuchSource`."""
         async with self._changing(tenant, seen) as connection:
-            if await connection.fetchval(statements.text("remove_source"), tenant, source_id) is None:
+            name = await connection.fetchval(statements.text("remove_source"), tenant, source_id)
+            if name is None:
                 raise NoSuchSource
             await connection.execute(statements.text("revoke_keys_of_source"), tenant, source_id)
+            await self._enter(connection, tenant, AuditAction.SOURCE_REMOVE, ids.write(ids.SOURCE, source_id), name)
 
     async def create_tenant(self, tenant: str, name: str, *, seen: int) -> TenantRow:
         """Make a tenant. Raises `NameTaken` for an id that some tenant has or had."""
         async with self._changing(None, seen) as connection:
             row = await _unique(connection, "insert_tenant", tenant, name, partition_of(tenant))
+            await self._enter(connection, tenant, AuditAction.TENANT_CREATE, tenant, name)
         return _tenant(row)
 
     async def tenants(self, only: str | None, *, after: str, limit: int) -> list[TenantRow]:
@@ -231,6 +250,7 @@ class Issuer:
         async with self._changing(tenant, seen) as connection:
             if await connection.fetchval(statements.text("remove_tenant"), tenant) is None:
                 raise TenantInUse
+            await self._enter(connection, tenant, AuditAction.TENANT_REMOVE, tenant)
 
     async def is_open(self) -> bool:
         """Whether nobody has a credential, so that everybody is anonymous."""
@@ -245,6 +265,17 @@ class Issuer:
             if tenant is not None and not await connection.fetchval(statements.text("has_tenant"), tenant):
                 raise NoSuchTenant
             yield connection
+
+    async def _enter(
+        self,
+        connection: Connection,
+        tenant: str,
+        action: AuditAction,
+        subject: str,
+        name: str | None = None,
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        await audit.append(connection, self._author, tenant, action, subject, name=name, details=details)
 
     async def _put_away(
         self, connection: Connection, auth: Collection[Proof], secret: Secret | None, secret_id: UUID

@@ -8,8 +8,8 @@ is owed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import NamedTuple
 from uuid import UUID
@@ -18,10 +18,11 @@ import asyncpg
 import msgspec
 
 from relay.domain import ids
+from relay.domain.audit import AuditAction, Author
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.routing import Rule, RuleSet
 from relay.domain.telemetry import Happening, ReceiptsClosed, ReceiptsRedriven
-from relay.store import request_keys, statements
+from relay.store import audit, request_keys, statements
 from relay.store.database import Connection, Database
 from relay.store.dead_letters import DeadPlace, Picked, pick
 from relay.store.filters import DeadLetterFilter, endpoints_of
@@ -109,10 +110,11 @@ class _Owed(NamedTuple):
 class Redrive:
     """The changes that one request may make, inside its transaction and for its tenant alone."""
 
-    def __init__(self, connection: Connection, tenant: str, entropy: Entropy) -> None:
+    def __init__(self, connection: Connection, tenant: str, entropy: Entropy, author: Author | None = None) -> None:
         self._connection = connection
         self._tenant = tenant
         self._entropy = entropy
+        self._author = author
         self._notes = _Notes()
 
     @property
@@ -131,8 +133,16 @@ class Redrive:
         found = await self._connection.fetchrow(statements.text("find_receipt"), self._tenant, receipt)
         if found is None:
             return None
-        if found["expected"] == 0:
-            return await self._route(receipt) if endpoints is None else ()
+        if found["expected"] > 0:
+            redriven = await self._redrive_unacked(receipt, endpoints)
+        else:
+            redriven = await self._route(receipt) if endpoints is None else ()
+        if redriven:
+            details = {"consumer": consumer, "count": len(redriven)}
+            await self._enter(AuditAction.RECEIPT_REDRIVE, ids.write(ids.RECEIPT, receipt), details)
+        return redriven
+
+    async def _redrive_unacked(self, receipt: UUID, endpoints: list[UUID] | None) -> tuple[Redriven, ...]:
         owed = await self._connection.fetch(
             statements.text("deliveries_of_receipt"), self._tenant, receipt, *ids.delivery_range(receipt), endpoints
         )
@@ -153,7 +163,9 @@ class Redrive:
         await self._redrive([delivery], "any")
         row = await self._connection.fetchrow(statements.text("get_delivery"), self._tenant, delivery)
         assert row is not None, "the row is locked"
-        return delivery_view(row)
+        view = delivery_view(row)
+        await self._enter(AuditAction.DELIVERY_REDRIVE, str(delivery), {"consumer": view.consumer})
+        return view
 
     async def redrive_dead_letters(
         self, wanted: DeadLetterFilter, *, limit: int = 1000, after: DeadPlace | None = None, dry_run: bool = False
@@ -167,7 +179,9 @@ class Redrive:
         picked = await pick(self._connection, self._tenant, wanted, limit=limit, after=after, redrivable=rules)
         if dry_run:
             return Counted(picked.count, picked.next is not None, picked.next)
-        return await self._redrive_picked(picked, rules, after)
+        counted = await self._redrive_picked(picked, rules, after)
+        await self._enter_bulk(AuditAction.DEAD_LETTERS_REDRIVE, wanted, counted)
+        return counted
 
     async def discard_dead_letters(
         self, wanted: DeadLetterFilter, *, limit: int = 1000, after: DeadPlace | None = None, dry_run: bool = False
@@ -189,7 +203,18 @@ class Redrive:
             statements.text("give_up_receipts"), self._tenant, list(given_up), list(given_up.values())
         )
         self._notes.closed += sum(row["closed"] for row in closed)
-        return Counted(given_up.total(), picked.next is not None, picked.next)
+        counted = Counted(given_up.total(), picked.next is not None, picked.next)
+        await self._enter_bulk(AuditAction.DEAD_LETTERS_DISCARD, wanted, counted)
+        return counted
+
+    async def _enter_bulk(self, action: AuditAction, wanted: DeadLetterFilter, counted: Counted) -> None:
+        """What found nothing has changed nothing."""
+        if counted.count:
+            asked = {name: value for name, value in asdict(wanted).items() if value is not None}
+            await self._enter(action, None, {"count": counted.count, **asked})
+
+    async def _enter(self, action: AuditAction, subject: str | None, details: Mapping[str, object]) -> None:
+        await audit.append(self._connection, self._author, self._tenant, action, subject, details=details)
 
     async def _redrive_picked(self, picked: Picked, rules: RuleSet, after: DeadPlace | None) -> Counted:
         rows = await self._connection.fetch(
@@ -300,9 +325,13 @@ class Redrives:
         self._key_retention_seconds = key_retention_seconds
 
     async def perform(
-        self, tenant: str, key: RequestKey | None, work: Callable[[Redrive], Awaitable[KeptAnswer]]
+        self,
+        tenant: str,
+        key: RequestKey | None,
+        work: Callable[[Redrive], Awaitable[KeptAnswer]],
+        author: Author | None = None,
     ) -> Performed:
-        """Do what a request asks for, in one transaction; once, if it has a name.
+        """Do what a request asks for, in one transaction; once, if it has a name. What it does is the author's.
 
         What a request of that name did is not done again, and its answer given again. Whatever `work` raises undoes all
         of it, the name's claim included. Raises `RequestKeyReused`, `RequestUnderWay` while one of that name is carried
@@ -313,7 +342,7 @@ class Redrives:
                 kept = await request_keys.claim(connection, tenant, key, self._key_retention_seconds)
                 if kept is not None:
                     return Performed(kept, replayed=True, effect=Effect())
-            redrive = Redrive(connection, tenant, self._entropy)
+            redrive = Redrive(connection, tenant, self._entropy, author)
             answer = await work(redrive)
             if key is not None:
                 await request_keys.keep(connection, tenant, key, answer)

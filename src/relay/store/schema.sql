@@ -650,6 +650,14 @@ begin
             on c.receipt = o.receipt;
 end $$;
 
+CREATE FUNCTION public.refuse_rewriting() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+    raise exception 'the audit is appended to, and never changed';
+end
+$$;
+
 CREATE FUNCTION public.revive_events(p_receipts uuid[]) RETURNS uuid[]
     LANGUAGE plpgsql
     AS $$
@@ -828,6 +836,20 @@ begin
                           else 'unknown' end
         from unnest(p_receipts) as v (id) left join receipts r on r.id = v.id;
 end $$;
+
+CREATE TABLE public.audit (
+    id uuid NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    tenant text NOT NULL,
+    actor text NOT NULL,
+    actor_tenant text NOT NULL,
+    action text NOT NULL,
+    subject text,
+    name text,
+    changes jsonb DEFAULT '[]'::jsonb NOT NULL,
+    details jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT audit_actor_check CHECK ((actor <> ''::text))
+);
 
 CREATE TABLE public.deliveries (
     id uuid NOT NULL,
@@ -1170,6 +1192,9 @@ ALTER TABLE ONLY public.delivery_attempts ATTACH PARTITION public.delivery_attem
 
 ALTER TABLE ONLY public.journal ATTACH PARTITION public.journal_default DEFAULT;
 
+ALTER TABLE ONLY public.audit
+    ADD CONSTRAINT audit_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.deliveries
     ADD CONSTRAINT deliveries_pkey PRIMARY KEY (id);
 
@@ -1251,6 +1276,10 @@ ALTER TABLE ONLY public.tenants
 ALTER TABLE ONLY public.versions
     ADD CONSTRAINT versions_pkey PRIMARY KEY (singleton);
 
+CREATE INDEX audit_of_all ON public.audit USING btree (at, id);
+
+CREATE INDEX audit_page ON public.audit USING btree (tenant, at, id);
+
 CREATE INDEX deliveries_dead ON public.deliveries USING btree (tenant, dead_at, id) INCLUDE (receipt_id, endpoint_id) WHERE ((status = 'dead'::public.delivery_status) AND (discarded_at IS NULL));
 
 CREATE INDEX deliveries_dead_endpoint ON public.deliveries USING btree (endpoint_id, dead_at, id) INCLUDE (receipt_id, dead_reason) WHERE ((status = 'dead'::public.delivery_status) AND (discarded_at IS NULL));
@@ -1312,6 +1341,8 @@ ALTER INDEX public.delivery_attempts_pkey ATTACH PARTITION public.delivery_attem
 ALTER INDEX public.journal_partition_number_day_key ATTACH PARTITION public.journal_default_partition_number_day_key;
 
 ALTER INDEX public.journal_pkey ATTACH PARTITION public.journal_default_pkey;
+
+CREATE TRIGGER audit_is_appended_to BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_rewriting();
 
 ALTER TABLE ONLY public.endpoint_state
     ADD CONSTRAINT endpoint_state_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES public.endpoints(id);

@@ -7,14 +7,16 @@ made by a catalogue older than a change that was answered.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
 
+from relay.domain.audit import AuditAction, Author, FieldChange
 from relay.domain.schema import SchemaName
-from relay.store import statements
+from relay.store import audit, statements
 from relay.store.database import Database
 from relay.store.faults import CatalogueFull
 
@@ -70,8 +72,13 @@ class Put:
 class Schemas:
     """The schemas of one database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, author: Author | None = None) -> None:
         self._database = database
+        self._author = author
+
+    def by(self, author: Author) -> Schemas:
+        """The same ones, whose changes are entered into the audit as that author's."""
+        return Schemas(self._database, author)
 
     async def put(self, tenant: str, name: SchemaName, text: bytes) -> Put:
         """Store a schema, unless there is one of that name: that is answered, whatever it is.
@@ -84,6 +91,10 @@ class Schemas:
             )
             if created_at is not None:
                 await connection.execute(statements.text("bump_schemas"))
+                told = {"size_bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}
+                await audit.append(
+                    connection, self._author, tenant, AuditAction.SCHEMA_PUT, str(name), name=name.type, details=told
+                )
                 return Put(StoredSchema(text, created_at), is_new=True)
             row = await connection.fetchrow(statements.text("read_schema"), tenant, name.type, name.number)
         if row is None:
@@ -118,8 +129,13 @@ class Schemas:
     async def set_strict(self, tenant: str, *, strict: bool) -> None:
         """Say whether the tenant's events need a schema of their type; nothing if there is no such tenant."""
         async with self._database.transaction() as connection:
-            if await connection.fetchval(statements.text("set_strict_schemas"), tenant, strict) is not None:
+            name = await connection.fetchval(statements.text("set_strict_schemas"), tenant, strict)
+            if name is not None:
                 await connection.execute(statements.text("bump_schemas"))
+                changes = [FieldChange("strict_schemas", hidden=False, old=not strict, new=strict)]
+                await audit.append(
+                    connection, self._author, tenant, AuditAction.TENANT_CHANGE, tenant, name=name, changes=changes
+                )
 
     async def catalogue(self) -> Catalogue:
         """Which schemas there are now."""

@@ -41,7 +41,8 @@ class Caller:
 
     `actor` names the credential in words, for records of who changed what: `key:<name>`, `source:<name>` or
     `anonymous`. `scopes` are those that the credential holds, with all that they include. `proofs` are what it was
-    identified by, and `version` is that of the credentials which did it.
+    identified by, and `version` is that of the credentials which did it. `home` is the tenant of an operator's
+    credential that is in another one.
     """
 
     tenant: str
@@ -50,6 +51,12 @@ class Caller:
     scopes: frozenset[Scope]
     proofs: Proofs = NOTHING
     version: int = 0
+    home: str | None = None
+
+    @property
+    def actors_tenant(self) -> str:
+        """The tenant that the credential is of, wherever the caller is."""
+        return self.home or self.tenant
 
 
 ANONYMOUS = Caller("acct_default", "anonymous", "anonymous", held({Scope.OPERATOR}))
@@ -182,7 +189,7 @@ def in_tenant(caller: Caller, credentials: Credentials, wanted: str | None) -> C
         return caller
     if Scope.OPERATOR not in caller.scopes or wanted not in credentials.tenants:
         raise refuse(ErrorCode.SCOPE_MISSING, "the credential is not for that tenant")
-    return replace(caller, tenant=wanted)
+    return replace(caller, tenant=wanted, home=caller.tenant)
 
 
 def require(caller: Caller, scope: Scope) -> None:

@@ -43,7 +43,7 @@ order by k.id desc limit $3;
 -- index: keys_page
 update keys k set revoked_at = now()
 where k.tenant = $1 and k.id = $2 and k.revoked_at is null
-returning k.scopes;
+returning k.name, k.scopes;
 
 -- name: is_administered
 -- parameters: tenant
@@ -102,7 +102,7 @@ returning s.id, s.tenant, s.name, s.auth, s.certificate_subject, s.previous_secr
 -- index: sources_page
 update sources s set removed_at = now()
 where s.tenant = $1 and s.id = $2 and s.removed_at is null and s.auth <> '{}'
-returning s.id;
+returning s.name;
 
 -- name: insert_tenant
 -- parameters: tenant, name, partition

@@ -116,7 +116,7 @@ returning e.*, e.lane_closed_by, e.lane_opens_at;
 update endpoints e
 set removed_at = now(), revision = e.revision + 1, updated_at = now()
 where e.tenant = $1 and e.id = $2 and e.removed_at is null
-returning e.id;
+returning e.id, e.tenant, e.name;
 
 -- name: destinations
 -- parameters: ids uuid[]

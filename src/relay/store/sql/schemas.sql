@@ -39,7 +39,7 @@ group by s.type order by s.type limit $3;
 -- parameters: tenant, strict
 -- index: tenants_pkey
 update tenants t set strict_schemas = $2 where t.id = $1 and t.removed_at is null and t.strict_schemas <> $2
-returning t.id;
+returning t.name;
 
 -- name: load_catalogue
 -- parameters:
@@ -54,7 +54,7 @@ from versions v;
 
 -- name: look_before_refusing
 -- parameters: tenant, source, key (null: none)
--- index: versions_pkey, idempotency_keys_pkey
+-- index: idempotency_keys_pkey
 -- Whether the catalogue has changed, and whether a request of that name was taken. A name that is about to expire counts
 -- as none, since the append must find it still there.
 select v.schemas,
