@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -64,7 +65,11 @@ MAKING: dict[str, Any] = {
 }
 """Routes that make something, under names that the other tenant has as well."""
 
-OPERATORS = {"create_tenant", "change_tenant", "remove_tenant"}
+OPERATORS: dict[str, object] = {
+    "create_tenant": {"name": "x"},
+    "change_tenant": {"strict_schemas": True},
+    "remove_tenant": None,
+}
 SHOWS_ITS_OWN = {"list_tenants"}
 OF_THE_PROCESS = {"healthz", "readyz", "metrics"}
 
@@ -207,8 +212,16 @@ async def test_one_request_name_of_two_tenants_is_two_requests(world: World) -> 
 @pytest.mark.parametrize("name", sorted(OPERATORS))
 async def test_tenants_themselves_are_an_operators(world: World, name: str) -> None:
     tenants = await two(world)
-    reply = await tenants.ask(name, {"name": "x"} if name == "create_tenant" else None, tenant=tenants.ours, id=THEIRS)
-    assert (reply.status, reply.code) == (403, "scope_missing")
+    for tenant in (THEIRS, "acct_default", "acct_nobody"):
+        reply = await tenants.ask(name, OPERATORS[name], tenant=tenants.ours, id=tenant)
+        assert (reply.status, reply.code) == (403, "scope_missing")
+
+
+@pytest.mark.parametrize("tenant", ["acct_nobody", "nobody", "acct_%00", "%00"])
+async def test_a_tenant_that_there_is_not_is_not_found(world: World, tenant: str) -> None:
+    world.shown.append(bearer((await world.credentials.key("operator")).secret))
+    for method, body in (("DELETE", None), ("PATCH", {"strict_schemas": True})):
+        assert (await world.send(method, f"/v1/tenants/{unquote(tenant)}", body)).status == 404
 
 
 async def test_a_tenant_sees_no_other_tenant(world: World) -> None:

@@ -31,9 +31,17 @@ router = APIRouter(
 BY_TENANT = paging.Places(str.encode, lambda raw: check_tenant_id(raw.decode()))
 LISTING = paging.Listing("tenants", BY_TENANT)
 
-TenantInPath = Annotated[
-    str, Path(alias="id", description="The tenant's id.", json_schema_extra={"examples": [A_TENANT]})
-]
+
+def _read_tenant(
+    text: Annotated[str, Path(alias="id", description="The tenant's id.", json_schema_extra={"examples": [A_TENANT]})],
+) -> str:
+    try:
+        return check_tenant_id(text)
+    except InvalidName:
+        raise no_such("tenant") from None
+
+
+TenantInPath = Annotated[str, Depends(_read_tenant)]
 
 
 @router.post("", status_code=201, responses=problems(*CODES))
@@ -76,9 +84,8 @@ async def change_tenant(tenant: TenantInPath, wanted: TenantChange, deps: Deps, 
 async def remove_tenant(tenant: TenantInPath, change: Change) -> Response:
     """Remove a tenant that has no endpoints, sources and keys any more. Its events stay as long as any."""
     try:
-        check_tenant_id(tenant)
         await change.make(lambda seen: _remove(change.issuer, tenant, seen))
-    except (InvalidName, _Gone):
+    except _Gone:
         raise no_such("tenant") from None
     return Response(status_code=204)
 
