@@ -27,6 +27,7 @@ async def test_a_dispatcher_that_stops_finishes_what_it_sent_and_hands_back_the_
         dispatcher = installation.dispatcher(global_concurrency=str(sending), endpoint_concurrency="2", **SOON_GIVEN_UP)
         add_endpoint(gateway, gate.url, max_in_flight=2, name="one")
         add_endpoint(gateway, gate.url, max_in_flight=2, name="two")
+        await installation.all_answering()
         await Producer([gateway.url]).post(numbered(claimed), DEADLINE)
         visits = await gate.visits(sending, DEADLINE)
 
