@@ -111,7 +111,7 @@ def plans_dsn(database_server: Server) -> Iterator[str]:
 
 async def session(dsn: str) -> asyncpg.Connection:
     """A session as the store has them, planning as if for ever."""
-    settings = {**_SESSION, "plan_cache_mode": "force_generic_plan"}
+    settings = _SESSION
     return await asyncpg.connect(dsn, server_settings=settings)
 
 

@@ -32,6 +32,10 @@ PACE_SECONDS = 0.010
 wake-ups for few; a fresh event in a quiet system does not wait for it."""
 
 
+CONTENDED_SECONDS = 0.003
+"""The same where somebody else was just taking from an open lane: that is over in some milliseconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimTuning:
     """`batch` rows at the most per claim, a lease of `lease_seconds`, a poll each `poll_seconds` when idle."""
@@ -86,7 +90,7 @@ class Claimer:
             if self._has_seen_every_lane_empty(claim):
                 await self._rest()
             elif len(claim.deliveries) < self._tuning.batch:
-                await self._pace(asked_at)
+                await self._pace(asked_at, CONTENDED_SECONDS if claim.contended else PACE_SECONDS)
 
     def _has_seen_every_lane_empty(self, claim: Claim) -> bool:
         """Whether no lane had anything to claim since something was claimed, or since the last rest. A lane from which
@@ -135,8 +139,8 @@ class Claimer:
         poll = self._tuning.poll_seconds
         await self._alarm.wait(poll if seconds is None else min(max(seconds, PACE_SECONDS), poll))
 
-    async def _pace(self, asked_at: float) -> None:
-        left = asked_at + PACE_SECONDS - self._ambient.monotonic()
+    async def _pace(self, asked_at: float, seconds: float) -> None:
+        left = asked_at + seconds - self._ambient.monotonic()
         if left > 0:
             await self._ambient.sleep(left)
 
