@@ -154,7 +154,7 @@ async def own_database(server: Server) -> AsyncIterator[str]:
 async def test_a_role_that_owns_nothing_is_told_with_what_it_lacks(database_dsn: str, database_server: Server) -> None:
     found = await examined(await as_a_guest(database_dsn, database_server, "guest"))
     assert found["role"].text == "relay_guest may create no table: ALTER DATABASE name OWNER TO relay_guest"
-    assert found["schema"].text.startswith("the role does not own deliveries, delivery_attempts, endpoint_state")
+    assert found["schema"].text.startswith("the role does not own audit, deliveries, delivery_attempts, ")
     assert (found["role"].level, found["schema"].level) == (Level.FAULT, Level.FAULT)
 
 
