@@ -695,3 +695,10 @@ async def test_after_a_429_one_delivery_asks_before_others_follow(world: World) 
     (asking,) = (await world.claim()).deliveries
     await world.record(attempt(asking, lane=ANSWERED))
     assert len((await world.claim()).deliveries) > 1
+
+
+async def test_an_endpoint_that_answered_is_unknown_again_at_another_url(world: World) -> None:
+    lane = await lane_of(world, owed=10)
+    await world.endpoints.update(TENANT, lane, lambda config: replace(config, url="http://127.0.0.1:9099/other"))
+    claim = await world.claim()
+    assert (len(claim.deliveries), claim.doubtful) == (1, frozenset({lane}))

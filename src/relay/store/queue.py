@@ -57,9 +57,9 @@ class Claim:
     the last of all lanes was passed, `contended` that somebody else was taking from an open lane, so that it is worth
     asking again. `found_closed` are the consumers of lanes that were found closed, and by which gate, each closing
     once; `deferrals` counts the waits that this claim put on record. `doubtful` are endpoints that did not answer last
-    time, or not for long. `written_by` are the transactions that made the
-    deliveries owed, the last 32 bits of numbers below `before_xid` of this `numbering`; None where the event itself is
-    gone. `event_ages` are the seconds since the events' appends, one for each.
+    time, or not for long. `written_by` are the transactions that made the deliveries owed, the last 32 bits of numbers
+    below `before_xid` of this `numbering`; None where the event itself is gone. `event_ages` are the seconds since the
+    events' appends, one for each.
     """
 
     deliveries: tuple[ClaimedDelivery, ...]

@@ -1,7 +1,16 @@
--- As in 0014_gates, but that an ack may have come by a call of its own while its delivery was being sent: `moved` is
--- null then, for it was the ack that moved it. A receipt closes at the moment at which that is written, and it is an
--- ack's closing if one transaction wrote both.
-create or replace function record_outcomes(
+-- As in 0004_record_again, and with what the lanes learn. `o_answered` is null where an attempt taught nothing;
+-- `o_hold` closes the lane, and all that share its credential, for so many seconds ('infinity': until a person resumes
+-- it, and that lane alone), with `o_hold_reason`. No threshold: no breaker. Lanes are locked after receipts, in the order
+-- of their ids, and only those that change, or whose last answer on record is a minute old.
+--
+-- An ack may have come by a call of its own while its delivery was being sent: `moved` is null then, for it was the ack
+-- that moved it. A receipt closes at the moment at which that is written, and it is an ack's closing if one transaction
+-- wrote both. Answers a row for each outcome, and one without a delivery for each lane that moved.
+drop function record_outcomes(
+    uuid[], uuid[], uuid[], timestamptz[], integer[], integer[], text[], text[], double precision[], text[], text[],
+    smallint[], text[], text[], real[], real[], real[], real[], real[], text[]
+);
+create function record_outcomes(
     o_delivery uuid[], o_token uuid[], o_receipt uuid[], o_claimed_at timestamptz[], o_attempt integer[],
     o_generation integer[], o_class text[], o_move text[], o_delay double precision[], o_dead_reason text[],
     o_reason text[], o_status_code smallint[], o_error_class text[], o_snippet text[], o_wait_ms real[],
@@ -132,7 +141,8 @@ begin
     select array_agg(s.endpoint_id) into lanes
     from endpoint_state s
     where s.endpoint_id = any (lanes)
-      and (s.breaker <> 'closed' or s.failures > 0 or s.endpoint_id = any (troubled));
+      and (s.breaker <> 'closed' or s.failures > 0 or s.endpoint_id = any (troubled)
+           or s.answered_at is null or s.answered_at < now() - interval '1 minute');
     if lanes is not null then
         return query
             select null::uuid, null::uuid, false, null::receipt_outcome, m.lane, m.breaker, m.trips

@@ -80,7 +80,7 @@ where s.endpoint_id = $2 and exists (select from endpoints e where e.id = $2 and
 -- The lane leads to another place, of which nothing is known yet. What is under way to the old one has no say.
 update endpoint_state s
 set held_until = now(), breaker = 'closed', failures = 0, trips = 0, opened_at = now(), cooldown_until = now(),
-    probe_token = null, probe_until = null
+    probe_token = null, probe_until = null, answered_at = null
 where s.endpoint_id = $2 and exists (select from endpoints e where e.id = $2 and e.tenant = $1);
 
 -- name: longest_timeouts
