@@ -1,5 +1,7 @@
 """Claims about reading the environment: what is taken, what is refused, and in which words."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -305,3 +307,49 @@ def test_every_field_is_a_row_of_the_table_under_its_own_name() -> None:
     assert {row.name for row in rows()} == {
         "DATABASE_URL" if field == "database_url" else f"RELAY_{field.upper()}" for field in fields
     }
+
+
+SECRETS = {"DATABASE_URL": "postgresql://relay:hunter2@db/relay", "RELAY_SECRET_KEYS": KEY, "RELAY_API_KEY": "hunter2"}
+
+
+def test_a_secret_may_stand_in_a_file_that_its_variable_names(tmp_path: Path) -> None:
+    named = {}
+    for name, text in SECRETS.items():
+        named[f"{name}_FILE"] = str(tmp_path / name)
+        (tmp_path / name).write_text(f"{text}\n")
+    settings = read(named)
+    assert settings == read(SECRETS)
+    assert {settings.origin(name) for name in SECRETS} == {Origin.FILE}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "names a file that cannot be read: "),
+        (b" \n", "names a file with nothing in it: "),
+        (b"\xff\xfe", "names a file that is no text: "),
+    ],
+)
+def test_a_file_that_holds_no_secret_is_a_fault_and_no_unset_secret(
+    content: bytes | None, told: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "url"
+    if content is not None:
+        file.write_bytes(content)
+    assert faults({"DATABASE_URL_FILE": str(file)})["DATABASE_URL_FILE"].startswith(f"{told}{file}")
+
+
+def test_what_is_wrong_in_a_file_is_told_of_its_setting_and_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("hunter2")
+    wrong = faults({"RELAY_SECRET_KEYS_FILE": str(tmp_path / "keys")})
+    assert list(wrong) == ["RELAY_SECRET_KEYS"]
+    assert "hunter2" not in wrong["RELAY_SECRET_KEYS"]
+
+
+def test_a_secret_in_two_places_is_a_fault() -> None:
+    wrong = faults({"RELAY_API_KEY": "hunter2", "RELAY_API_KEY_FILE": "key"})
+    assert wrong == {"RELAY_API_KEY_FILE": "and RELAY_API_KEY say the same: unset one of them"}
+
+
+def test_only_secrets_are_looked_for_in_files() -> None:
+    assert "RELAY_WORKERS_FILE" in faults({"RELAY_WORKERS_FILE": "workers"})

@@ -2,8 +2,8 @@
 
 Owns every setting's name, form, default and meaning (`table`), reading them with all faults reported
 together (`reading`), and describing them (`describing`). It leaves to others what the values are used for
-and every look at the world: no file is opened, no name resolved. Invariant: a `Settings` that exists is
-whole and consistent.
+and every look at the world: no name is resolved, and no file is opened but one that holds a secret in a variable's
+place. Invariant: a `Settings` that exists is whole and consistent.
 """
 
 from relay.settings.describing import Effective, effective, reference

@@ -2,7 +2,8 @@
 
 Owns what is a fault and its words. The layers, strongest first: what the command line says, the environment,
 the command's own defaults, the table. A variable that is set to nothing counts as unset, since that is what
-a compose file makes of a missing one. Invariant: either a whole `Settings` comes back, or one error that
+a compose file makes of a missing one. A secret may stand in a file that a variable names, `RELAY_API_KEY_FILE`,
+which is how containers and systemd hand them over. Invariant: either a whole `Settings` comes back, or one error that
 names every fault; a check over several settings is left out only where one of them is itself at fault.
 """
 
@@ -12,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +28,8 @@ _WIDEST_PREFIX = {4: 8, 6: 7}
 
 _PREFIX = "RELAY_"
 _BY_NAME = {row.name: row for row in rows()}
+_BY_FILE = {f"{row.name}_FILE": row for row in rows() if row.kind.secret}
+"""The secrets by the variables that name a file with one."""
 
 _SWITCH = "RELAY_ALLOW_PRIVATE_ENDPOINTS"
 _SWITCHED = re.compile(r"_(?:ENABLED?|DISABLED?|ON|OFF|ACTIVE)$")
@@ -137,6 +141,7 @@ class _Layers:
 
     command_line: Mapping[str, str]
     environ: Mapping[str, str]
+    files: Mapping[str, str]
     command_defaults: Mapping[str, str]
 
     def find(self, row: Row) -> tuple[str | None, Origin]:
@@ -144,6 +149,7 @@ class _Layers:
         for layer, origin in (
             (self.command_line, Origin.COMMAND_LINE),
             (self.environ, Origin.ENVIRONMENT),
+            (self.files, Origin.FILE),
             (self.command_defaults, Origin.COMMAND_DEFAULT),
         ):
             if row.name in layer:
@@ -166,11 +172,15 @@ def read(
     *,
     command_defaults: Mapping[str, str] = MappingProxyType({}),
     command_line: Mapping[str, str] = MappingProxyType({}),
+    text_of: Callable[[Path], str] = Path.read_text,
 ) -> Settings:
     """Read every setting. `command_defaults` replace the table's defaults, `command_line` beats the
-    environment; both are texts under the variables' names. Raises `SettingsError` with all faults."""
-    layers = _Layers(_set(command_line), _set(environ), _set(command_defaults))
-    faults = [_unknown(name) for name in sorted(environ) if _is_unknown(name)]
+    environment; both are texts under the variables' names. `text_of` reads a file that holds a secret. Raises
+    `SettingsError` with all faults."""
+    texts = _set(environ)
+    files, faults = _files(texts, text_of)
+    layers = _Layers(_set(command_line), texts, files, _set(command_defaults))
+    faults += [_unknown(name) for name in sorted(environ) if _is_unknown(name)]
     values: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
     faulty: set[str] = set()
@@ -237,8 +247,34 @@ def _set(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: text.strip() for name, text in texts.items() if text.strip()}
 
 
+def _files(environ: Mapping[str, str], text_of: Callable[[Path], str]) -> tuple[dict[str, str], list[Fault]]:
+    """The secrets that stand in files, by the names of their settings, and what is wrong with those files.
+
+    A file without a secret in it is a fault and no unset secret: whoever names one means that there is one.
+    """
+    found: dict[str, str] = {}
+    faults: list[Fault] = []
+    for name, row in _BY_FILE.items():
+        if name not in environ:
+            continue
+        if row.name in environ:
+            faults.append(Fault(name, f"and {row.name} say the same: unset one of them"))
+            continue
+        try:
+            found |= _set({row.name: text_of(Path(environ[name]))})
+        except OSError as wrong:
+            faults.append(Fault(name, f"names a file that cannot be read: {environ[name]}: {wrong.strerror}"))
+        except ValueError:
+            faults.append(Fault(name, f"names a file that is no text: {environ[name]}"))
+        else:
+            if row.name not in found:
+                faults.append(Fault(name, f"names a file with nothing in it: {environ[name]}"))
+    return found, faults
+
+
 def _is_unknown(name: str) -> bool:
-    return name.startswith(_PREFIX) and name not in _BY_NAME and not name.startswith(_INJECTED)
+    known = name in _BY_NAME or name in _BY_FILE or name.startswith(_INJECTED)
+    return name.startswith(_PREFIX) and not known
 
 
 def _unknown(name: str) -> Fault:

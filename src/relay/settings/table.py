@@ -36,6 +36,7 @@ class Origin(StrEnum):
     COMMAND_DEFAULT = "default of the command"
     FOLLOWS = "follows RELAY_ALLOW_PRIVATE_ENDPOINTS"
     ENVIRONMENT = "environment"
+    FILE = "file that the environment names"
     COMMAND_LINE = "command line"
 
 
