@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from relay.domain.ambient import Ambient
-from relay.domain.telemetry import AppendCommitted, RejectReason, RequestRefused
+from relay.domain.failure import FailureReason
+from relay.domain.telemetry import AppendCommitted, RejectReason, RequestFailed, RequestRefused
 from relay.gateway.appender import (
     ANSWER_SECONDS,
     APPEND_SECONDS,
@@ -102,6 +103,7 @@ async def test_a_rule_that_an_event_breaks_is_relays_own_fault_and_the_others_ar
     assert [reply.status for reply in replies] == [202, 500, 202]
     assert replies[1].code == "internal"
     assert "a rule" in caplog.text
+    assert world.ear.of(RequestFailed) == [RequestFailed(FailureReason.INTERNAL)]
 
 
 async def test_requests_of_one_name_are_refused_one_by_one(world: World) -> None:
@@ -262,5 +264,7 @@ async def test_no_sender_waits_long_for_a_database_that_hangs(
                 group.create_task(post(world, number))
         assert (len(hanging.waited), hanging.appends) == (hanging.events, 2)
         assert max(hanging.waited) <= ANSWER_SECONDS
+        away = RequestFailed(FailureReason.DATABASE_UNAVAILABLE)
+        assert world.ear.of(RequestFailed) == [away] * hanging.events
         hanging.hangs = False
         assert (await world.post(event(), ("Idempotency-Key", "key-0"))).status == 202

@@ -9,6 +9,7 @@ import pytest
 from relay.domain import telemetry as t
 from relay.domain.breaker import BreakerState
 from relay.domain.delivery import DeadReason
+from relay.domain.failure import FailureReason
 from relay.domain.outcome import Acked, DeferralReason, HandBackReason, OutcomeClass
 from relay.domain.receipt import ReceiptOutcome
 from relay.metrics import Metrics, names
@@ -58,6 +59,7 @@ def _name(value: object) -> str:
     ("process", "happening", "expected"),
     [
         (GATEWAY, t.RequestRefused(t.RejectReason.SIZE), {"gateway_rejects_total{reason=size}": 1}),
+        (GATEWAY, t.RequestFailed(FailureReason.INTERNAL), {"gateway_failures_total{reason=internal}": 1}),
         (GATEWAY, t.RequestServed(0.004), {"gateway_request_seconds_count": 1, "gateway_request_seconds_sum": 0.004}),
         (GATEWAY, t.IdempotentReplay(), {"idempotent_replays_total": 1}),
         (GATEWAY, t.AppendCommitted(2, 4, (0.006, 0.009)),

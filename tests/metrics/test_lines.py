@@ -9,6 +9,7 @@ import pytest
 from relay.domain import telemetry as t
 from relay.domain.breaker import BreakerState
 from relay.domain.delivery import DeadReason
+from relay.domain.failure import FailureReason
 from relay.domain.outcome import (
     Acked,
     Bury,
@@ -166,6 +167,7 @@ def test_what_a_person_should_know_has_a_line_with_its_fields(
         t.DeliveriesHandedBack(3, HandBackReason.GATE),
         t.DeliveriesHandedBack(3, HandBackReason.LOCAL),
         t.RequestRefused(t.RejectReason.SIZE),
+        t.RequestFailed(FailureReason.INTERNAL),
         t.LoopSucceeded(t.Loop.REAPER),
     ],
     ids=repr,

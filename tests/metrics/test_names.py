@@ -8,6 +8,7 @@ from relay.metrics.names import Kind, Metric
 
 GATEWAY = {
     "gateway_rejects_total{reason}",
+    "gateway_failures_total{reason}",
     "gateway_request_seconds",
     "journal_commit_seconds",
     "journal_quorum_failures_total",
@@ -94,6 +95,7 @@ def test_a_metric_is_explained_in_a_clause(metric: Metric) -> None:
     ("metric", "values"),
     [
         (names.GATEWAY_REJECTS, "credential signature scope size content_type malformed schema idempotency loop"),
+        (names.GATEWAY_FAILURES, "internal journal_quorum database_unavailable overloaded draining"),
         (names.ATTEMPTS, "success retryable permanent deferred"),
         (names.DEFERRED, "breaker rate_limit endpoint_concurrency retry_after paused"),
         (names.QUEUE_DEPTH, "pending in_flight dead"),

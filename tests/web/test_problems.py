@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from relay.domain.failure import FailureReason
 from relay.web.problems import (
     ERRORS,
     MEDIA_TYPE,
@@ -52,6 +53,11 @@ def test_a_document_has_the_members_of_the_standard_and_the_code() -> None:
         "code": "payload_too_large",
         "limit_bytes": 5,
     }
+
+
+def test_a_fault_of_relays_own_counts_under_its_code() -> None:
+    counted = {code.value: kind.counted_as for code, kind in ERRORS.items() if kind.status >= 500}
+    assert counted == {reason.value: reason for reason in FailureReason}
 
 
 @pytest.mark.parametrize("code", ErrorCode)

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from relay.api.confirmed import READING
 from relay.api.deps import CALLER
 from relay.domain.credentials import Scope as Right
-from relay.domain.telemetry import Listener, RequestRefused
+from relay.domain.telemetry import Listener, RejectReason, RequestRefused
 from relay.store.faults import StoreUnavailable
 from relay.web.credentials import require
 from relay.web.exchange import BodyReader, Intake
@@ -69,7 +69,7 @@ class Callers:
             require(proven.caller, right)
         except Refused as refused:
             counted_as = refused.problem.kind.counted_as
-            if counted_as is not None:
+            if isinstance(counted_as, RejectReason):
                 self._emit(RequestRefused(counted_as))
             raise
         scope = {**scope, CALLER: proven.caller}

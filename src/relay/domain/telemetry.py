@@ -19,6 +19,7 @@ from uuid import UUID
 
 from relay.domain.breaker import BreakerState
 from relay.domain.delivery import DeadReason
+from relay.domain.failure import FailureReason
 from relay.domain.outcome import DeferralReason, HandBackReason, OutcomeClass, Verdict
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.sending import ErrorClass
@@ -69,6 +70,13 @@ class RequestRefused:
     """A request was refused before anything was stored."""
 
     reason: RejectReason
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """A request, or one event of a batch, was turned away for a fault that is not its sender's."""
+
+    reason: FailureReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +420,7 @@ class ProcessStopped:
 
 Happening = (
     RequestRefused
+    | RequestFailed
     | RequestServed
     | EventsAccepted
     | IdempotentReplay

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from starlette.types import Receive, Scope, Send
 
 from relay.domain.ambient import Ambient
-from relay.domain.telemetry import Listener, RequestRefused, RequestServed
+from relay.domain.telemetry import Listener, RejectReason, RequestFailed, RequestRefused, RequestServed
 from relay.gateway.appender import Appender
 from relay.gateway.headers import CONTENT_LENGTH, TRANSFER_ENCODING, Headers, read_headers
 from relay.gateway.schemas import Checks
@@ -62,6 +62,7 @@ class Route(ABC):
             return
         except Exception:
             logger.exception("an event met a bug")
+            self._count(BUG)
             answer = BUG.answer()
         await send_answer(answer, intake, send)
         self._emit(RequestServed(self._ambient.monotonic() - arrived))
@@ -71,5 +72,8 @@ class Route(ABC):
         """The checks in their order, the envelope, the append. Raises `Refused` and `Disconnected`."""
 
     def _count(self, problem: Problem) -> None:
-        if problem.kind.counted_as is not None:
-            self._emit(RequestRefused(problem.kind.counted_as))
+        counted_as = problem.kind.counted_as
+        if isinstance(counted_as, RejectReason):
+            self._emit(RequestRefused(counted_as))
+        elif counted_as is not None:
+            self._emit(RequestFailed(counted_as))

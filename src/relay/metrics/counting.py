@@ -77,6 +77,7 @@ class Counting:
         """What counts each kind, and the metrics that it feeds."""
         return {
             t.RequestRefused: (self._refused, frozenset({names.GATEWAY_REJECTS})),
+            t.RequestFailed: (self._failed, frozenset({names.GATEWAY_FAILURES})),
             t.RequestServed: (self._served, frozenset({names.GATEWAY_REQUEST})),
             t.IdempotentReplay: (self._replayed, frozenset({names.IDEMPOTENT_REPLAYS})),
             t.AppendCommitted: (self._committed, frozenset({names.JOURNAL_COMMIT, names.JOURNAL_BATCH})),
@@ -135,6 +136,9 @@ class Counting:
 
     def _refused(self, happening: t.RequestRefused) -> None:
         self._add(names.GATEWAY_REJECTS, 1, (happening.reason,))
+
+    def _failed(self, happening: t.RequestFailed) -> None:
+        self._add(names.GATEWAY_FAILURES, 1, (happening.reason,))
 
     def _served(self, happening: t.RequestServed) -> None:
         self._observe(names.GATEWAY_REQUEST, (happening.seconds,))

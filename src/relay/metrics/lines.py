@@ -50,6 +50,7 @@ def _of_broker(happening: t.BrokerModeChanged) -> int:
 
 LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     t.RequestRefused: DEBUG,  # anybody can make as many as they like; they are counted
+    t.RequestFailed: DEBUG,  # likewise; what is behind it has lines of its own
     t.RequestServed: DEBUG,
     t.EventsAccepted: DEBUG,
     t.IdempotentReplay: DEBUG,

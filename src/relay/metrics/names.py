@@ -13,6 +13,7 @@ from enum import StrEnum
 from math import nan
 
 from relay.domain.delivery import DeadReason, DeliveryStatus
+from relay.domain.failure import FailureReason
 from relay.domain.outcome import DeferralReason, HandBackReason, OutcomeClass
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.telemetry import Loop, Process, RejectReason
@@ -115,6 +116,12 @@ def _seconds(name: str, processes: frozenset[Process], bounds: tuple[float, ...]
 
 GATEWAY_REJECTS = _counter(
     "gateway_rejects_total", _GATEWAY, "Requests refused before anything was stored", _closed("reason", RejectReason)
+)
+GATEWAY_FAILURES = _counter(
+    "gateway_failures_total",
+    _GATEWAY,
+    "Events turned away for no fault of their sender's, by the code of the answer",
+    _closed("reason", FailureReason),
 )
 GATEWAY_REQUEST = _seconds(
     "gateway_request_seconds", _GATEWAY, _REQUEST, "Ingest requests, from arrival to answer, whatever the answer"
@@ -233,6 +240,7 @@ RECEIPTS_REDRIVEN = _counter("receipts_redriven_total", _BOTH, "Receipts sent ag
 
 TABLE: tuple[Metric, ...] = (
     GATEWAY_REJECTS,
+    GATEWAY_FAILURES,
     GATEWAY_REQUEST,
     JOURNAL_COMMIT,
     JOURNAL_QUORUM_FAILURES,

@@ -14,6 +14,7 @@ from itertools import islice
 
 import msgspec
 
+from relay.domain.failure import FailureReason
 from relay.domain.telemetry import RejectReason
 from relay.web.answers import Answer, Headers
 
@@ -62,15 +63,17 @@ class ErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
-    """A row of the table. `counted_as` is the label under which a refused event counts, None where it is no refusal."""
+    """A row of the table. `counted_as` is the label under which a refused event counts, or one that could not be taken;
+    None where it is neither.
+    """
 
     status: int
     title: str
     meaning: str
-    counted_as: RejectReason | None = None
+    counted_as: RejectReason | FailureReason | None = None
 
 
-_R = RejectReason
+_R, _F = RejectReason, FailureReason
 
 ERRORS: Mapping[ErrorCode, ErrorKind] = {
     ErrorCode.MALFORMED: ErrorKind(
@@ -161,17 +164,25 @@ ERRORS: Mapping[ErrorCode, ErrorKind] = {
     ErrorCode.UNSTORABLE: ErrorKind(
         422, "Unstorable", "The database cannot hold what is in the event. Nothing was stored.", _R.MALFORMED
     ),
-    ErrorCode.INTERNAL: ErrorKind(500, "Internal error", "A fault of Relay's own, written to its log."),
+    ErrorCode.INTERNAL: ErrorKind(500, "Internal error", "A fault of Relay's own, written to its log.", _F.INTERNAL),
     ErrorCode.JOURNAL_QUORUM: ErrorKind(
-        503, "Journal quorum missing", "Not enough copies of the journal confirmed the event in time. Try again."
+        503,
+        "Journal quorum missing",
+        "Not enough copies of the journal confirmed the event in time. Try again.",
+        _F.JOURNAL_QUORUM,
     ),
     ErrorCode.DATABASE_UNAVAILABLE: ErrorKind(
-        503, "Database unavailable", "The database did not answer. Try again, with the same `Idempotency-Key`."
+        503,
+        "Database unavailable",
+        "The database did not answer. Try again, with the same `Idempotency-Key`.",
+        _F.DATABASE_UNAVAILABLE,
     ),
     ErrorCode.OVERLOADED: ErrorKind(
-        503, "Overloaded", "Too much is being read, or waits here. Nothing was stored; try again."
+        503, "Overloaded", "Too much is being read, or waits here. Nothing was stored; try again.", _F.OVERLOADED
     ),
-    ErrorCode.DRAINING: ErrorKind(503, "Draining", "This gateway is stopping. Nothing was stored; try again."),
+    ErrorCode.DRAINING: ErrorKind(
+        503, "Draining", "This gateway is stopping. Nothing was stored; try again.", _F.DRAINING
+    ),
 }
 """Every code, in the order of the documentation."""
 
