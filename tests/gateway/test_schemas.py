@@ -6,14 +6,18 @@ import asyncio
 import json
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from relay.domain.telemetry import RejectReason, RequestRefused
 from relay.web.credentials import ANONYMOUS
+from relay.web.judging import Weighed
+from relay.web.problems import FieldFault
 from tests.gateway.world import JSON, TENANT, World, element, event
 from tests.support.asgi import Reply
+from tests.support.installation import eventually
 
 INVOICE = {
     "type": "object",
@@ -187,6 +191,31 @@ async def test_a_thousand_events_are_checked_and_others_have_their_turn(world: W
     batch = asyncio.create_task(world.post_batch(elements))
     assert await dearest_of_others(world, batch) < 0.5
     assert [each for each in (await batch).json()["data"] if "error" in each] == []
+
+
+async def test_a_schema_that_is_new_to_a_gateway_is_read_once_and_waits_for_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever wants one lines up behind all who want others, each for as long as a busy judge lets it wait."""
+    names = [f"t{n}" for n in range(4)]
+    for name in names:
+        await world.put_schema(f"{name}/v1", True)
+    asked: list[bytes] = []
+    weigh = world.judge.weigh
+
+    async def noted(schema: bytes) -> Weighed | Sequence[FieldFault]:
+        asked.append(schema)
+        return await weigh(schema)
+
+    async def all_have_asked() -> bool:
+        return len(asked) == len(names)
+
+    monkeypatch.setattr(world.judge, "weigh", noted)
+    async with world.judge._turn:
+        posts = [asyncio.create_task(world.post(event(name))) for name in names * 2]
+        await eventually(all_have_asked, 10.0, "each schema waits for the judge's turn")
+    assert [reply.status for reply in await asyncio.gather(*posts)] == [202] * 8
+    assert len(asked) == len(names)
 
 
 async def test_what_is_no_json_does_not_fit_a_type_with_a_schema(world: World) -> None:

@@ -85,6 +85,34 @@ async def test_a_turn_that_does_not_come_in_time_is_refused(judge: Judge, monkey
             await judge.look(b"{}", b"1")
 
 
+async def test_whoever_has_its_turn_is_answered_however_long_the_line_was(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each of a long line is begun when its time is nearly over, and none is answered any more."""
+    monkeypatch.setattr(judging, "WAITING_SECONDS", 0.1)  # less than the look takes
+    assert await judge.look(BOMB, b"{}") == []
+    first = pid_of(judge)
+    looking = asyncio.create_task(judge.look(BOMB, DEEP))
+    await asyncio.sleep(0)
+    with pytest.raises(Refused):
+        await judge.look(b"{}", b"1")
+    assert pid_of(judge) == first
+    with pytest.raises(BeyondBounds):
+        await looking
+
+
+async def test_a_judge_that_says_nothing_is_given_up_and_replaced(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await judge.look(b"{}", b"1") == []
+    monkeypatch.setattr(judging, "ANSWERING_SECONDS", 0.05)
+    os.kill(pid_of(judge), signal.SIGSTOP)
+    with pytest.raises(Refused):
+        await judge.look(b"{}", b"1")
+    monkeypatch.undo()
+    assert await judge.look(b"{}", b"1") == []
+
+
 async def test_the_process_is_told_none_of_relays_own(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELAY_SECRET_KEYS", "s3cret")
     monkeypatch.setenv("DATABASE_URL", "postgresql://u:s3cret@h/d")

@@ -74,7 +74,7 @@ class Checks:
         self._ambient = ambient
         self._ready: dict[tuple[str, SchemaName], _Ready] = {}
         self._kept_bytes = 0
-        self._reading = asyncio.Lock()
+        self._reading: dict[tuple[str, SchemaName], asyncio.Task[_Ready]] = {}
         self._worked = 0
 
     async def check(self, asked: Asked) -> Checked | Problem:
@@ -120,7 +120,7 @@ class Checks:
         return violation(_summary(wanted, faults), faults) if faults else str(wanted)
 
     async def _look(self, tenant: str, name: SchemaName, payload: bytes) -> Sequence[FieldFault]:
-        ready = self._ready.get((tenant, name)) or await self._read(tenant, name)
+        ready = self._ready.get((tenant, name)) or await self._read_once(tenant, name)
         if ready.faults:
             return ready.faults
         work = ready.weight * len(payload)
@@ -148,21 +148,26 @@ class Checks:
             self._worked = 0
             await self._ambient.sleep(0)
 
+    async def _read_once(self, tenant: str, name: SchemaName) -> _Ready:
+        """Read a schema; whoever wants the same one meanwhile shares that, and nobody waits for another one."""
+        reading = self._reading.get((tenant, name))
+        if reading is None:
+            reading = asyncio.create_task(self._read(tenant, name), name="reading a schema")
+            self._reading[tenant, name] = reading
+            reading.add_done_callback(lambda _: self._reading.pop((tenant, name)))
+        return await asyncio.shield(reading)
+
     async def _read(self, tenant: str, name: SchemaName) -> _Ready:
-        async with self._reading:
-            known = self._ready.get((tenant, name))
-            if known is not None:
-                return known
-            stored = await self._schemas.read(tenant, name)
-            if stored is None:
-                raise StoreUnavailable(f"the catalogue has {name}, and the database has not")
-            ready = await self._prepare(stored.text)
-            if self._kept_bytes > MOST_KEPT_BYTES:
-                self._ready.clear()
-                self._kept_bytes = 0
-            self._ready[tenant, name] = ready
-            self._kept_bytes += len(stored.text)
-            return ready
+        stored = await self._schemas.read(tenant, name)
+        if stored is None:
+            raise StoreUnavailable(f"the catalogue has {name}, and the database has not")
+        ready = await self._prepare(stored.text)
+        if self._kept_bytes > MOST_KEPT_BYTES:
+            self._ready.clear()
+            self._kept_bytes = 0
+        self._ready[tenant, name] = ready
+        self._kept_bytes += len(stored.text)
+        return ready
 
     async def _prepare(self, text: bytes) -> _Ready:
         try:

@@ -28,7 +28,11 @@ MOST_WAITING = 200
 """How many questions may wait for the one under way."""
 
 WAITING_SECONDS = 5.0
-"""How long a question waits to be answered, its turn included."""
+"""How long a question waits for its turn."""
+
+ANSWERING_SECONDS = 5.0
+"""How long a question that has its turn waits to be answered, the start of a judge included. It has all of that however
+long it waited: what is behind its time in a long line would else be begun, given up, and cost a judge, one by one."""
 
 OVERLOADED = Problem(ErrorCode.OVERLOADED, "too many payloads wait to be checked against their schemas; try again")
 
@@ -85,8 +89,13 @@ class Judge:
             raise Refused(OVERLOADED)
         self._waiting += 1
         try:
-            async with asyncio.timeout(WAITING_SECONDS), self._turn:
-                return await self._ask_twice(question)
+            async with asyncio.timeout(WAITING_SECONDS):
+                await self._turn.acquire()
+            try:
+                async with asyncio.timeout(ANSWERING_SECONDS):
+                    return await self._ask_twice(question)
+            finally:
+                self._turn.release()
         except TimeoutError:
             raise Refused(OVERLOADED) from None
         finally:
