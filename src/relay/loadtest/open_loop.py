@@ -21,8 +21,10 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from relay.domain.credentials import Proof
 from relay.domain.egress import EgressPolicy
 from relay.domain.sending import OutboundRequest, SendFacts
+from relay.loadtest.authenticated import Prover, prover
 from relay.loadtest.backlog import EVENT_TYPE, event_type, payload
 from relay.sender import HttpSender, SendLimits
 
@@ -53,9 +55,11 @@ class Posts:
 class Generator:
     """Posts one event after the other at a constant rate, whatever the answers; the bodies in turn."""
 
-    def __init__(self, url: str, *, rate: float, number: int, bodies: Sequence[bytes]) -> None:
-        headers = (("Content-Type", "application/json"),)
-        self._requests = [OutboundRequest(url, url, headers, body, TIMEOUT_SECONDS) for body in bodies]
+    def __init__(self, url: str, *, rate: float, number: int, bodies: Sequence[bytes], prover: Prover) -> None:
+        self._url = url
+        self._bodies = bodies
+        self._prover = prover
+        self._ready = [self._make(place) for place in range(len(bodies))] if prover.is_alike else []
         self._rate = rate
         self._number = number
         self._posts = Posts()
@@ -77,7 +81,7 @@ class Generator:
             sent = 0
             while sent < self._number:
                 due = min(int((time.monotonic() - self._began) * self._rate) + 1, self._number)
-                sender.submit([(place, self._requests[place % len(self._requests)]) for place in range(sent, due)])
+                sender.submit([(place, self._request(place)) for place in range(sent, due)])
                 sent = due
                 await asyncio.sleep(TICK_SECONDS)
             async with asyncio.timeout(TIMEOUT_SECONDS + 5.0):
@@ -85,6 +89,14 @@ class Generator:
         finally:
             await sender.close(within=1.0)
         return self._posts
+
+    def _request(self, place: int) -> OutboundRequest:
+        return self._ready[place % len(self._ready)] if self._ready else self._make(place)
+
+    def _make(self, place: int) -> OutboundRequest:
+        proofs, body = self._prover.post(self._bodies[place % len(self._bodies)], place)
+        headers = (("Content-Type", "application/json"), *proofs)
+        return OutboundRequest(self._url, self._url, headers, body, TIMEOUT_SECONDS)
 
     def _landed(self, landings: Sequence[tuple[int, SendFacts]]) -> None:
         now = time.monotonic()
@@ -118,11 +130,15 @@ def main() -> None:
     parser.add_argument("--payload-bytes", type=int, default=500)
     parser.add_argument("--types", type=int, default=0, help="types of events, one after the other; 0: all of one")
     parser.add_argument("--due-at", type=Path, required=True, help="file for when each delivery's post was due (JSON)")
+    parser.add_argument("--auth", type=Proof, help="how each post proves whose it is, by the environment's secret")
     options = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         types = [event_type(place) for place in range(options.types)] or [EVENT_TYPE]
         bodies = [payload(options.payload_bytes, each) for each in types]
-        posts = runner.run(Generator(options.url, rate=options.rate, number=options.number, bodies=bodies).run())
+        generator = Generator(
+            options.url, rate=options.rate, number=options.number, bodies=bodies, prover=prover(options.auth)
+        )
+        posts = runner.run(generator.run())
     options.due_at.write_bytes(msgspec.json.encode(posts.due_at))
     json.dump({"answers": posts.answers, "answered_ms": percentiles(posts.seconds)}, sys.stdout)
     sys.stdout.write("\n")

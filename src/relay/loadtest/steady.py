@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass
 
 import msgspec
 
+from relay.domain.credentials import Proof
+from relay.loadtest import authenticated
 from relay.loadtest.accounting import tree_seconds
 from relay.loadtest.children import Child, child
 from relay.loadtest.installation import Installation, Tell, installation, sink_url
@@ -36,7 +38,7 @@ SETTLE_SECONDS = 60.0
 class Load:
     """So many posts per second for so many seconds, each owed to `endpoints`, through so many processes; `quorum`
     machines have an event before its 202. With `in_turn`, each event is owed to one of the endpoints, one after the
-    other."""
+    other. `auth` is what each post proves its source by, None for anonymous ones."""
 
     rate: float
     seconds: float
@@ -46,6 +48,7 @@ class Load:
     dispatchers: int
     quorum: int = 1
     in_turn: bool = False
+    auth: Proof | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,9 @@ def text(steady: Steady) -> str:
         f"processor time per event: gateway {steady.gateway_us:.0f} µs, dispatcher {steady.dispatcher_us:.0f} µs,"
         f" PostgreSQL {steady.postgres_us:.0f} µs"
     )
+    sender = load.auth or "anonymous"
     lines = [
-        f"{load.rate:,.0f} events/s for {load.seconds:.0f} s to {load.endpoints} endpoint(s): {answers}",
+        f"{load.rate:,.0f} events/s for {load.seconds:.0f} s to {load.endpoints} endpoint(s), {sender}: {answers}",
         times_head("ms from due to"),
         times_row("answered (the 202)", steady.answered_ms),
         times_row("arrived at its endpoint", steady.arrived_ms),
@@ -128,6 +132,10 @@ async def measure(load: Load, ground: Installation, *, beside: Backlog | None = 
         gateway = stack.enter_context(ground.gateway(bind, load.gateways, quorum=load.quorum))
         dispatcher = stack.enter_context(ground.dispatcher(load.dispatchers, quorum=load.quorum))
         await _ready(bind, gateway)
+        proving, environ = [], {}
+        if load.auth is not None:
+            secret = await asyncio.to_thread(authenticated.make_source, f"http://{bind}", load.auth)
+            proving, environ = ["--auth", load.auth], {authenticated.SECRET: secret}
         ground.tell(f"posting {number:,} events")
 
         def spent() -> tuple[float, float, float]:
@@ -140,6 +148,8 @@ async def measure(load: Load, ground: Installation, *, beside: Backlog | None = 
                 *("--url", f"http://{bind}/v1/events", "--rate", str(load.rate), "--number", str(number)),
                 *("--payload-bytes", str(load.payload_bytes), "--due-at", str(due_at)),
                 *("--types", str(load.endpoints if load.in_turn else 0)),
+                *proving,
+                environ=environ,
             )
         )
         report = await asyncio.to_thread(posts.line)

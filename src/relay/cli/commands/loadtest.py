@@ -14,6 +14,7 @@ import click
 from relay.cli.failures import CommandFailed
 from relay.cli.options import example, json_option
 from relay.cli.streams import Streams
+from relay.domain.credentials import Proof
 from relay.embedded import EmbeddedFault
 from relay.loadtest import bench, fairness, fanout, quorum, steady
 from relay.loadtest.backlog import Shape
@@ -53,10 +54,20 @@ def bench_command(streams: Streams, events: int, endpoints: int, payload_bytes: 
 @click.option("--payload-bytes", type=click.IntRange(40), default=500, show_default=True, help="Size of each event.")
 @click.option("--gateways", type=click.IntRange(1), default=1, show_default=True, help="Gateway processes.")
 @click.option("--dispatchers", type=click.IntRange(1), default=1, show_default=True, help="Dispatcher processes.")
+@click.option(
+    "--auth", type=click.Choice([Proof.BEARER.value, Proof.HMAC.value]), help="How each post proves whose it is."
+)
 @json_option
 @click.pass_obj
 def steady_command(
-    streams: Streams, rate: float, seconds: float, endpoints: int, payload_bytes: int, gateways: int, dispatchers: int
+    streams: Streams,
+    rate: float,
+    seconds: float,
+    endpoints: int,
+    payload_bytes: int,
+    gateways: int,
+    dispatchers: int,
+    auth: str | None,
 ) -> None:
     """Post events at a constant rate, and show how long each took to be accepted and to arrive.
 
@@ -64,7 +75,10 @@ def steady_command(
     and receiver, and touches no other.
     """
     with measuring():
-        report = steady.run(steady.Load(rate, seconds, endpoints, payload_bytes, gateways, dispatchers), told(streams))
+        load = steady.Load(
+            rate, seconds, endpoints, payload_bytes, gateways, dispatchers, auth=None if auth is None else Proof(auth)
+        )
+        report = steady.run(load, told(streams))
     streams.done("measured")
     streams.line(steady.as_json(report) if streams.json else steady.text(report))
 
