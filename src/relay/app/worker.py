@@ -98,8 +98,8 @@ async def _live(body: Body, limits: Bounds, settings: Settings, options: argpars
 def ready(tether: WorkerEnd) -> None:
     """Tell the parent that the work has begun.
 
-    What a worker starts with lives as long as it: a full collection that walks all of it stops the loop for 50 to 100 ms,
-    and finds nothing there.
+    What a worker starts with lives as long as it: a full collection that walks all of it stops the loop for 50 to
+    100 ms, and finds nothing there.
     """
     gc.collect()
     gc.freeze()

@@ -57,8 +57,8 @@ def payload(size: int, event_type: str = EVENT_TYPE) -> bytes:
 
 
 def numbered(body: bytes, number: int) -> bytes:
-    """The same event, as long as before, unlike that of each other number below 10⁹."""
-    end = b'%09d"}' % number
+    """The same event, as long as before, unlike that of each other number below 10⁸."""
+    end = b'%08d"}' % number
     return body[: -len(end)] + end
 
 
