@@ -230,6 +230,27 @@ async def test_a_patch_that_leaves_everything_as_it_was_is_not_entered(world: Wo
     assert await world.count("audit") == before
 
 
+@pytest.mark.parametrize("state", ["paused", "disabled"])
+async def test_a_pause_of_what_is_held_already_changes_nothing_and_is_not_entered(world: World, state: str) -> None:
+    endpoint = await an_endpoint(world)
+    await world.sql("update endpoints set status = $1::text::endpoint_status, status_reason = 'first'", state)
+    before = [await world.count("audit"), (await world.get(f"{ENDPOINTS}/{endpoint}")).json()]
+    assert (await world.send("POST", f"{ENDPOINTS}/{endpoint}/pause")).status == 200
+    assert [await world.count("audit"), (await world.get(f"{ENDPOINTS}/{endpoint}")).json()] == before
+
+
+async def test_the_entry_of_a_sources_end_names_the_keys_that_ended_with_it(world: World) -> None:
+    await as_operator(world)
+    source = (await world.send("POST", "/v1/sources", {"name": "billing", "auth": ["bearer"]})).json()["id"]
+    for name in ("b", "a", "ended"):
+        await world.send("POST", "/v1/keys", {"name": name, "scopes": ["ingest"], "source": "billing"})
+    ended, *_ = [each["id"] for each in await world.pages("/v1/keys") if each["name"] == "ended"]
+    await world.send("DELETE", f"/v1/keys/{ended}")
+    await world.send("DELETE", f"/v1/sources/{source}")
+    (entry,) = await entries(world, "action=source.remove")
+    assert entry["details"] == {"keys": ["a", "b"]}
+
+
 async def test_a_redrive_that_is_repeated_under_its_name_is_entered_once(world: World) -> None:
     accepted = await a_dead_letter(world)
     before = await world.count("audit")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from uuid import UUID
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from relay.domain.credentials import Proof, Scope, digest_of
 from relay.domain.secret import Secret
 from relay.store.credentials import CredentialReader
-from relay.store.database import Database
+from relay.store.database import Connection, Database
 from relay.store.faults import NameTaken
 from relay.store.issuer import (
     CredentialsChanged,
@@ -207,6 +208,29 @@ async def test_a_secret_whose_time_is_over_is_not_read_though_nobody_removed_it(
     found = credentials.source("billing")
     assert found is not None
     assert len(found.secrets) == 1
+
+
+async def test_an_answer_that_is_slow_to_come_gives_no_secret_more_time(
+    made: Administration, database: Database
+) -> None:
+    class Slow(Database):
+        """Takes a minute for each answer."""
+
+        @asynccontextmanager
+        async def connection(self) -> AsyncIterator[Connection]:
+            async with database.connection() as connection:
+                yield connection
+            clock.append(clock[-1] + 60.0)
+
+    await made.key("admin")
+    await made.rotate(await made.source("hmac", name="billing"), overlap_seconds=100.0)
+    clock = [0.0]
+    slow = Slow.__new__(Slow)
+    found = await CredentialReader(slow, Vault([new_key()]), monotonic=lambda: clock[-1]).read(None)
+    assert found is not None
+    source = found.source("billing")
+    assert source is not None
+    assert [each.until is None or each.until <= 100.0 for each in source.secrets] == [True, True]
 
 
 async def test_what_is_claimed_twice_is_the_first_ones_until_its_time_is_over(database: Database) -> None:

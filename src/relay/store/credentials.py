@@ -55,6 +55,7 @@ class CredentialReader:
 
     async def read(self, known: int | None) -> Credentials | None:
         """All that are in force; None if they are still those of the version `known`. Raises `StoreUnavailable`."""
+        asked_at = self._monotonic()
         async with self._database.connection() as connection:
             row = await connection.fetchrow(statements.text("read_credentials"), known)
         assert row is not None, "the first migration writes the versions row"
@@ -63,7 +64,6 @@ class CredentialReader:
         found = _decode(row["in_force"])
         self._sealed = dict(_sealed(found.sources))
         self._signers = {each: signer for each, signer in self._signers.items() if each in self._sealed}
-        now = self._monotonic()
         return Credentials(
             row["credentials"],
             found.tenants,
@@ -71,7 +71,8 @@ class CredentialReader:
                 bytes.fromhex(sha256): Key(tenant, name, frozenset(scopes), source)
                 for tenant, name, scopes, source, sha256 in found.keys
             },
-            [_source(each, now) for each in found.sources],
+            # what is left of a secret's time was told since then: no slow answer has it count for longer
+            [_source(each, asked_at) for each in found.sources],
         )
 
     def signer(self, secret_id: UUID) -> Signer | None:
@@ -93,10 +94,10 @@ def _sealed(sources: list[_Source]) -> Iterator[tuple[UUID, bytes]]:
             yield each.previous_secret_id, bytes.fromhex(each.previous_sealed)
 
 
-def _source(row: _Source, now: float) -> Source:
+def _source(row: _Source, asked_at: float) -> Source:
     secrets = [SourceSecret(_bytes(row.sha256), row.secret_id)]
     if row.previous_for is not None and row.previous_for > 0:
-        secrets.append(SourceSecret(_bytes(row.previous_sha256), row.previous_secret_id, now + row.previous_for))
+        secrets.append(SourceSecret(_bytes(row.previous_sha256), row.previous_secret_id, asked_at + row.previous_for))
     return Source(row.tenant, row.name, frozenset(row.auth), row.subject, tuple(secrets), row.keyed)
 
 

@@ -140,12 +140,17 @@ class Endpoints:
         async with self._database.transaction() as connection:
             if state is EndpointState.ACTIVE:
                 await connection.execute(statements.text("open_lane"), tenant, endpoint_id)
+            row = await connection.fetchrow(statements.text("lock_endpoint"), tenant, endpoint_id)
+            if row is None:
+                return None
+            if state is EndpointState.PAUSED and row["status"] != EndpointState.ACTIVE:
+                # it is held already, and what closed its lane first stays the reason: nothing is changed
+                return _endpoint(row)
             row = await connection.fetchrow(statements.text("set_endpoint_status"), tenant, endpoint_id, state, reason)
-            if row is not None:
-                resumed = state is EndpointState.ACTIVE
-                action = AuditAction.ENDPOINT_RESUME if resumed else AuditAction.ENDPOINT_PAUSE
-                await self._enter(connection, row, action)
-        return _endpoint(row) if row else None
+            assert row is not None, "the row is locked"
+            resumed = state is EndpointState.ACTIVE
+            await self._enter(connection, row, AuditAction.ENDPOINT_RESUME if resumed else AuditAction.ENDPOINT_PAUSE)
+        return _endpoint(row)
 
     async def rotate_secret(
         self, tenant: str, endpoint_id: UUID, *, secret_id: UUID, secret: Secret, overlap_seconds: float

@@ -229,8 +229,10 @@ class Issuer:
             name = await connection.fetchval(statements.text("remove_source"), tenant, source_id)
             if name is None:
                 raise NoSuchSource
-            await connection.execute(statements.text("revoke_keys_of_source"), tenant, source_id)
-            await self._enter(connection, tenant, AuditAction.SOURCE_REMOVE, ids.write(ids.SOURCE, source_id), name)
+            keys = await connection.fetch(statements.text("revoke_keys_of_source"), tenant, source_id)
+            details = {"keys": sorted(key["name"] for key in keys)}
+            subject = ids.write(ids.SOURCE, source_id)
+            await self._enter(connection, tenant, AuditAction.SOURCE_REMOVE, subject, name, details)
 
     async def create_tenant(self, tenant: str, name: str, *, seen: int) -> TenantRow:
         """Make a tenant. Raises `NameTaken` for an id that some tenant has or had."""

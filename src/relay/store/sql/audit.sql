@@ -31,8 +31,7 @@ order by w.at desc, w.id desc;
 -- name: walk_audit_of_all
 -- parameters: before at, before id, since, rows to look at, most, actor, action, subject
 -- index: audit_of_all
--- For an operator: that of all tenants. A stretch of the list, newest first: what of it is wanted, each row with where the stretch ended; one row of nulls if
--- nothing is. It ended at the end of the list where that is null.
+-- For an operator: such a stretch of all tenants' list.
 with stretch as materialized (
     select a.id, a.at, a.tenant, a.actor, a.actor_tenant, a.action, a.subject, a.name, a.changes, a.details
     from audit a

@@ -56,7 +56,8 @@ select exists (
 -- name: revoke_keys_of_source
 -- parameters: tenant, source id
 -- index: keys_source or keys_page
-update keys k set revoked_at = now() where k.tenant = $1 and k.source_id = $2 and k.revoked_at is null;
+update keys k set revoked_at = now() where k.tenant = $1 and k.source_id = $2 and k.revoked_at is null
+returning k.name;
 
 -- name: insert_source
 -- parameters: id, tenant, name, auth, certificate subject, sha256, secret id

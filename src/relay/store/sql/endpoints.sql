@@ -92,11 +92,8 @@ select e.name from endpoints e where e.timeout_seconds > $1 and e.removed_at is 
 -- name: set_endpoint_status
 -- parameters: tenant, id, status, reason
 -- index: endpoints_page
--- What closed a lane first stays the reason until it is resumed: a pause leaves one that is disabled as it is.
 update endpoints e
-set status = case when e.status = 'disabled' and $3 = 'paused' then e.status else $3::text::endpoint_status end,
-    status_reason = case when e.status = 'disabled' and $3 = 'paused' then e.status_reason else $4 end,
-    revision = e.revision + 1, updated_at = now()
+set status = $3::text::endpoint_status, status_reason = $4, revision = e.revision + 1, updated_at = now()
 where e.tenant = $1 and e.id = $2 and e.removed_at is null
 returning e.*, e.lane_closed_by, e.lane_opens_at;
 

@@ -1,4 +1,5 @@
--- Receipts, deliveries and attempts as their tenant sees them. Every statement names the tenant.
+-- Receipts, deliveries and attempts as their tenant sees them. Every statement names the tenant, or is about what was
+-- found under it before.
 
 -- name: get_receipt
 -- parameters: tenant, id, journal day
