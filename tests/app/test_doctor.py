@@ -25,6 +25,7 @@ from relay.app.doctor.findings import bounded
 from relay.app.doctor.gateway import examine_gateway
 from relay.app.doctor.receivers import examine_receivers
 from relay.app.doctor.standing import examine_standing
+from relay.app.reencryption import reencrypt
 from relay.domain.chat import transport_of
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.secret import Secret
@@ -36,6 +37,7 @@ from relay.store.health import DISPATCHER, Health
 from relay.store.keys import agree_on_keys
 from relay.store.vault import Vault, new_key
 from tests.store.test_faults import as_a_guest
+from tests.store.world import World
 from tests.support import certificates
 from tests.support.cluster import Cluster
 from tests.support.database import Server
@@ -186,8 +188,42 @@ async def test_keys_of_another_installation_are_a_fault_and_no_mark_is_left(
     assert found["keys"].level is Level.FAULT
     assert "the same RELAY_SECRET_KEYS" in found["keys"].text
     both = f"{new_key().expose()},{key.expose()}"
-    assert (await examined(database_dsn, RELAY_SECRET_KEYS=both))["keys"].level is Level.OK
+    assert (await examined(database_dsn, RELAY_SECRET_KEYS=both))["keys"].level is not Level.FAULT
     assert await marks(database) == 1
+
+
+async def test_how_far_a_new_key_has_come_is_told(database_dsn: str, database: Database) -> None:
+    old, new = new_key(), new_key()
+    world = World.over(database, vault=Vault([old]))
+    await agree_on_keys(database, Vault([old]))
+    await world.add_endpoint()
+    both = f"{new.expose()},{old.expose()}"
+    level, text = level_and_text((await examined(database_dsn, RELAY_SECRET_KEYS=both))["keys"])
+    assert level is Level.WARNING
+    assert text.startswith("1 stored secret is under an older key")
+    assert "run `relay keys reencrypt`" in text
+    await reencrypt(
+        read({"DATABASE_URL": database_dsn, "RELAY_SECRET_KEYS": both}), give_up=False, tell=lambda *_: None, say=print
+    )
+    level, text = level_and_text((await examined(database_dsn, RELAY_SECRET_KEYS=both))["keys"])
+    assert level is Level.WARNING
+    assert text.startswith("1 of the 2 keys in RELAY_SECRET_KEYS is retired")
+    assert (await examined(database_dsn, RELAY_SECRET_KEYS=new.expose()))["keys"].level is Level.OK
+
+
+async def test_secrets_that_no_key_opens_are_counted(database_dsn: str, database: Database) -> None:
+    await World.over(database, vault=Vault([new_key()])).add_endpoint()
+    level, text = level_and_text((await examined(database_dsn))["keys"])
+    assert level is Level.WARNING
+    assert text.startswith("1 stored secret is under no key of RELAY_SECRET_KEYS")
+
+
+async def test_a_new_key_behind_the_old_one_is_no_news(database_dsn: str, database: Database) -> None:
+    old = new_key()
+    await agree_on_keys(database, Vault([old]))
+    await World.over(database, vault=Vault([old])).add_endpoint()
+    both = f"{old.expose()},{new_key().expose()}"
+    assert (await examined(database_dsn, RELAY_SECRET_KEYS=both))["keys"].level is Level.OK
 
 
 async def test_a_key_that_is_none_is_a_fault_of_the_keys(database_dsn: str) -> None:

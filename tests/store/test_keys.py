@@ -31,7 +31,7 @@ async def test_a_key_of_another_installation_is_refused_with_what_to_do(database
 async def test_of_two_first_processes_with_different_keys_one_is_refused(database: Database) -> None:
     starts = (agree_on_keys(database, Vault([key])) for key in (OLD, OTHER))
     results = await asyncio.gather(*starts, return_exceptions=True)
-    assert [type(result) for result in results if result is not None] == [OtherKeys]
+    assert [type(result) for result in results if isinstance(result, Exception)] == [OtherKeys]
 
 
 async def test_a_new_key_is_rolled_in_behind_the_old_one_and_then_in_front(database: Database) -> None:

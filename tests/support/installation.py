@@ -135,6 +135,10 @@ class Service:
         started = self.started
         return str(started.get("url") or started["api"])
 
+    def give(self, **settings: str) -> None:
+        """Settings for its next start, without their prefix, in lower case."""
+        self._environment |= {f"RELAY_{name.upper()}": value for name, value in settings.items()}
+
     def start(self) -> None:
         """Start the command, or start it once more after an end, without waiting for anything."""
         assert self._process is None or self._process.poll() is not None, f"{self} runs already"

@@ -23,6 +23,7 @@ from relay.app.egress import platforms_of, policy_of
 from relay.app.exposition import dispatcher_http
 from relay.app.faults import CannotRun
 from relay.app.installation import Installation, check_quorum, check_ready, find
+from relay.app.key_notes import tell_of_keys
 from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
 from relay.app.roles import Role
@@ -75,6 +76,7 @@ async def run_dispatcher(work: Work) -> None:
         await check_ready(pools.records, installation.vault())
         await check_quorum(partial(examine, pools.records, work.settings.journal_quorum))
         await check_connections(pools.records, of_crew(work.settings), work.settings)
+        await tell_of_keys(pools.records, installation.vault())
         await _settle(pools, installation, work.settings)
         with numbers_of(Process.DISPATCHER, work) as metrics:
             dispatcher = _dispatcher(installation, work, pools, world, Broadcast((metrics.listener, log_listener())))

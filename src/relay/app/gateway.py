@@ -22,6 +22,7 @@ from relay.app.ambience import ambient
 from relay.app.connections import check_connections, of_crew
 from relay.app.egress import platforms_of, policy_of
 from relay.app.installation import Installation, away, check_quorum, check_reach, check_ready, find, unused_standbys
+from relay.app.key_notes import tell_of_keys
 from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
 from relay.app.roles import LAST_APPENDS_SECONDS, Role
@@ -105,6 +106,7 @@ async def run_gateway(work: Work) -> None:
         await check_ready(pools.api, vault)
         await check_reach(Issuer(pools.api, vault), address_of(work.listener))
         await check_connections(pools.api, of_crew(work.settings), work.settings)
+        await tell_of_keys(pools.api, vault)
         with numbers_of(Process.GATEWAY, work) as metrics:
             emit = Broadcast((metrics.listener, log_listener()))
             barrier = _barrier(work.settings, pools, world, emit)

@@ -2,7 +2,7 @@
 
 Owns the choice between an outside server and the embedded one, the key file of the embedded one, and what is said when
 the database is away or not migrated. Invariant: a key file is complete whenever it exists, only its owner can read it,
-and one that exists is never replaced."""
+and none of its keys is ever taken out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from relay.app.faults import CannotRun
 from relay.domain.secret import Secret
 from relay.embedded import EmbeddedFault, running_dsn
-from relay.embedded.files import settle
+from relay.embedded.files import place, settle
 from relay.settings import Bind, Settings, check_database
 from relay.store.database import Commits, Database
 from relay.store.faults import (
@@ -198,6 +198,26 @@ def keys_of_folder(folder: Path) -> tuple[Secret, ...]:
     except OSError as fault:
         raise CannotRun(f"{folder} cannot hold the secret key: {fault.strerror}") from fault
     return (key,)
+
+
+def add_key(folder: Path) -> int:
+    """Put a fresh key first in the key file of the data folder; answers how many are there now. Raises `CannotRun`.
+
+    One at a time: of two that add a key at the same moment one may be lost, before anything is sealed with it.
+    """
+    known = read_keys(folder)
+    if known is None:
+        raise CannotRun(
+            f"{folder / KEY_FILE} is not there: `relay up` makes it with its database; keys for an outside database"
+            " stand in RELAY_SECRET_KEYS"
+        )
+    lines = "".join(f"{key.expose()}\n" for key in (new_key(), *known))
+    try:
+        owner = (folder / KEY_FILE).stat()
+        place(folder / KEY_FILE, lines, owner=(owner.st_uid, owner.st_gid))
+    except OSError as fault:
+        raise CannotRun(f"{folder / KEY_FILE} cannot be replaced: {fault.strerror}; run this as its owner") from fault
+    return len(known) + 1
 
 
 def _place(path: Path, text: str) -> None:

@@ -48,3 +48,24 @@ class Progress:
         if self._bar is not None:
             with contextlib.suppress(OSError):
                 self._bar.stop()
+
+
+class LateBar:
+    """A bar that is drawn once the number of steps is known."""
+
+    def __init__(self, streams: Streams, what: str, *, short: int) -> None:
+        self._streams = streams
+        self._what = what
+        self._short = short
+        self._progress: Progress | None = None
+
+    def tell(self, done: int, total: int) -> None:
+        """So many steps of so many are done."""
+        if self._progress is None:
+            self._progress = Progress(self._streams, self._what, total, short=self._short).__enter__()
+        self._progress.to(done)
+
+    def close(self) -> None:
+        """Take it away."""
+        if self._progress is not None:
+            self._progress.__exit__(None, None, None)

@@ -16,7 +16,7 @@ from relay.domain.endpoint import SignatureProfile
 from relay.domain.signing import Signer, prepare
 from relay.store import statements
 from relay.store.database import Database
-from relay.store.vault import Vault
+from relay.store.vault import Vault, VaultLocked
 
 
 class _Source(msgspec.Struct):
@@ -76,13 +76,19 @@ class CredentialReader:
         )
 
     def signer(self, secret_id: UUID) -> Signer | None:
-        """What signs with that secret, None if it is not in force any more. Raises `VaultLocked`."""
+        """What signs with that secret, None if it is not in force any more, or none of our keys opens it: a lost key of
+        one source is no other's trouble, and its own until it is rotated.
+        """
         known = self._signers.get(secret_id)
         if known is None:
             sealed = self._sealed.get(secret_id)
             if sealed is None:
                 return None
-            known = self._signers[secret_id] = prepare(SignatureProfile.RELAY, (self._vault.open(sealed),))
+            try:
+                secret = self._vault.open(sealed)
+            except VaultLocked:
+                return None
+            known = self._signers[secret_id] = prepare(SignatureProfile.RELAY, (secret,))
         return known
 
 

@@ -34,6 +34,7 @@ from relay.store import audit, statements
 from relay.store.database import Connection, Database
 from relay.store.faults import NameTaken
 from relay.store.journal import Versions
+from relay.store.keys import put_away
 from relay.store.vault import Vault, VaultLocked
 
 ConfigChange = Callable[[EndpointConfig], EndpointConfig]
@@ -68,9 +69,8 @@ class Endpoints:
         self, tenant: str, endpoint_id: UUID, config: EndpointConfig, *, secret_id: UUID, secret: Secret
     ) -> Endpoint:
         """Store a new endpoint and its secret. Raises `NameTaken`."""
-        sealed = self._vault.seal(secret)
         async with self._database.transaction() as connection:
-            await connection.execute(statements.text("insert_secret"), secret_id, sealed)
+            await put_away(connection, self._vault, secret_id, secret)
             row = await _unique(
                 connection,
                 "insert_endpoint",
@@ -156,12 +156,11 @@ class Endpoints:
         self, tenant: str, endpoint_id: UUID, *, secret_id: UUID, secret: Secret, overlap_seconds: float
     ) -> Endpoint | None:
         """Put a new secret in force; the one before signs beside it for the overlap. None if not there."""
-        sealed = self._vault.seal(secret)
         async with self._database.transaction() as connection:
             locked = await connection.fetchrow(statements.text("lock_endpoint"), tenant, endpoint_id)
             if locked is None:
                 return None
-            await connection.execute(statements.text("insert_secret"), secret_id, sealed)
+            await put_away(connection, self._vault, secret_id, secret)
             credential = credential_of(Transport(locked["transport"]), secret)
             row = await connection.fetchrow(
                 statements.text("rotate_secret"), tenant, endpoint_id, secret_id, overlap_seconds, credential
@@ -251,12 +250,21 @@ class Destinations:
             ack=AckMode(row["ack"]),
             secret=self._open(row["secret_id"], row["ciphertext"]),
             previous_secret=(
-                self._open(row["previous_secret_id"], row["previous_ciphertext"]) if row["previous_secret_id"] else None
+                self._open_previous(row["previous_secret_id"], row["previous_ciphertext"])
+                if row["previous_secret_id"]
+                else None
             ),
             headers=tuple(_HEADERS.decode(row["headers"]).items()),
             retry=self._default_retry.overridden(_RETRY.decode(retry)) if retry else self._default_retry,
             timeout_seconds=_at_most(self._most_timeout_seconds, row["timeout_seconds"]),
         )
+
+    def _open_previous(self, secret_id: UUID, ciphertext: bytes) -> Secret | None:
+        """One whose key is lost holds up nothing once it is rotated: the one in force signs alone."""
+        try:
+            return self._open(secret_id, ciphertext)
+        except VaultLocked:
+            return None
 
     def _open(self, secret_id: UUID, ciphertext: bytes) -> Secret:
         known = self._opened.get(secret_id)

@@ -48,6 +48,10 @@ class StoreBusy(StoreUnavailable):
     """The database refused because of others' locks; nothing was changed."""
 
 
+class KeysRetired(StoreUnavailable):
+    """Every key of this process is retired, so what it would seal nobody could open soon; nothing was changed."""
+
+
 class StoreRefused(Exception):
     """The database refused what it was given; nothing was changed. Of itself: a constraint, which a bug would break."""
 

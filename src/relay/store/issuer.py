@@ -23,6 +23,7 @@ from relay.domain.secret import Secret
 from relay.store import audit, statements
 from relay.store.database import Connection, Database
 from relay.store.faults import NameTaken
+from relay.store.keys import put_away
 from relay.store.vault import Vault
 
 
@@ -287,7 +288,7 @@ class Issuer:
             return None, None
         sealed_id = None
         if Proof.HMAC in auth:
-            await connection.execute(statements.text("insert_secret"), secret_id, self._vault.seal(secret))
+            await put_away(connection, self._vault, secret_id, secret)
             sealed_id = secret_id
         return digest_of(secret.expose()) if Proof.BEARER in auth else None, sealed_id
 

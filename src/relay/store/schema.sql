@@ -998,7 +998,9 @@ WITH (fillfactor='10');
 
 CREATE TABLE public.key_marks (
     sealed bytea NOT NULL,
-    made_at timestamp with time zone DEFAULT now() NOT NULL
+    made_at timestamp with time zone DEFAULT now() NOT NULL,
+    key_id bytea,
+    retired_at timestamp with time zone
 );
 
 CREATE TABLE public.keys (
@@ -1104,7 +1106,8 @@ CREATE TABLE public.schemas (
 CREATE TABLE public.secrets (
     id uuid NOT NULL,
     ciphertext bytea NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    key_id bytea
 );
 
 CREATE VIEW public.shown_deliveries AS
@@ -1230,6 +1233,9 @@ ALTER TABLE ONLY public.journal_default
 
 ALTER TABLE ONLY public.journal_heads
     ADD CONSTRAINT journal_heads_pkey PRIMARY KEY (partition);
+
+ALTER TABLE ONLY public.key_marks
+    ADD CONSTRAINT key_marks_key_id_key UNIQUE (key_id);
 
 ALTER TABLE ONLY public.key_marks
     ADD CONSTRAINT key_marks_pkey PRIMARY KEY (sealed);

@@ -15,6 +15,7 @@ from relay.app.doctor.clocks import compare
 from relay.app.doctor.findings import Finding, Findings, bounded, fault, ok, warning
 from relay.app.faults import CannotRun
 from relay.app.installation import Installation, find, unused_standbys
+from relay.app.key_notes import key_notes
 from relay.settings import Settings, SettingsError
 from relay.store.database import Database
 from relay.store.examination import OLDEST_SUPPORTED, Examination
@@ -130,9 +131,12 @@ async def _schema(database: Database) -> Findings:
 
 async def _keys(database: Database, installation: Installation) -> Findings:
     try:
-        sealed = await check_keys(database, installation.vault())
+        vault = installation.vault()
+        sealed = await check_keys(database, vault)
     except (OtherKeys, CannotRun) as other:
         return (fault("keys", str(other)),)
+    if notes := await key_notes(database, vault, ask=True):
+        return tuple(warning("keys", note) for note in notes)
     return (ok("keys", "the secret keys are the installation's" if sealed else "no secret was sealed yet"),)
 
 

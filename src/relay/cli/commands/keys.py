@@ -14,6 +14,7 @@ import click
 from relay.app.faults import CannotRun
 from relay.app.local_key import create_local_key
 from relay.cli.client import Client, connect
+from relay.cli.commands.reencrypt import reencrypt_secrets
 from relay.cli.failures import WRONG_USAGE, CommandFailed
 from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
@@ -34,7 +35,7 @@ _DRAWN_CHARACTERS = 8
 
 @click.group("keys", epilog=example("relay keys create --local"))
 def command() -> None:
-    """List, create and revoke keys: who may call."""
+    """List, create and revoke keys: who may call; re-encrypt secrets."""
 
 
 @command.command("list", epilog=example("relay keys list --json"))
@@ -145,6 +146,9 @@ def revoke(streams: Streams, key: str, yes: bool) -> None:
         streams.document({"id": found, "revoked": True})
     else:
         streams.line("revoked")
+
+
+command.add_command(reencrypt_secrets)
 
 
 def find(relay: Client, path: str, kind: str, wanted: str) -> str:

@@ -7,21 +7,49 @@ from __future__ import annotations
 
 import click
 
+from relay.app.faults import CannotRun
+from relay.app.installation import KEY_FILE, add_key
+from relay.cli.failures import CommandFailed
 from relay.cli.options import example, json_option
+from relay.cli.reading import read_settings
 from relay.cli.streams import Streams
 from relay.store.vault import new_key
 
 
-@click.command("secret-key", epilog=example('export RELAY_SECRET_KEYS="$(relay secret-key)"'))
+@click.command("secret-key", epilog=example('export RELAY_SECRET_KEYS="$(relay secret-key)"', "relay secret-key --add"))
+@click.option("--add", is_flag=True, help="Put it first in the key file of RELAY_DATA_DIR instead of printing it.")
 @json_option
 @click.pass_obj
-def command(streams: Streams) -> None:
+def command(streams: Streams, add: bool) -> None:
     """Print a new key for RELAY_SECRET_KEYS.
 
-    To change keys, put the new one before the old one, separated by a comma: the newest encrypts, all decrypt.
+    To change keys, put the new one before the old one, separated by a comma: the newest encrypts, all decrypt. With an
+    embedded database the keys are in its data folder; --add puts a new one first there. Restart `relay up`, then run
+    `relay keys reencrypt`.
     """
+    if add:
+        _add(streams)
+        return
     key = new_key().expose()
     if streams.json_asked:
         streams.document({"key": key})
     else:
         streams.line(key)
+
+
+def _add(streams: Streams) -> None:
+    settings = read_settings()
+    if settings.database_url is not None or settings.secret_keys is not None:
+        raise click.UsageError(
+            "DATABASE_URL or RELAY_SECRET_KEYS is set: then the keys stand in RELAY_SECRET_KEYS alone."
+        )
+    folder = settings.data_dir.expanduser().absolute()
+    try:
+        keys = add_key(folder)
+    except CannotRun as fault:
+        raise CommandFailed(str(fault)) from fault
+    streams.done("the key is added")
+    if streams.json_asked:
+        streams.document({"file": str(folder / KEY_FILE), "keys": keys})
+    else:
+        streams.line(f"a new key is the first of {keys} in {folder / KEY_FILE}: restart `relay up`")

@@ -16,7 +16,7 @@ from relay.app.installation import Installation, find
 from relay.app.verification import verify
 from relay.cli.failures import DONE, FAILED, WRONG_USAGE, CommandFailed
 from relay.cli.options import example, json_option
-from relay.cli.progress import Progress
+from relay.cli.progress import LateBar
 from relay.cli.reading import read_settings
 from relay.cli.rendering import facts, show, table, words
 from relay.cli.streams import Streams
@@ -64,30 +64,11 @@ def command(streams: Streams, data: Path | None) -> int:
 
 
 def _verified(installation: Installation, streams: Streams) -> Verification:
-    bar = _Bar(streams)
+    bar = LateBar(streams, "verified", short=_QUICK)
     try:
         return asyncio.run(verify(installation, bar.tell, streams.note))
     finally:
         bar.close()
-
-
-class _Bar:
-    """A bar that is drawn once the number of steps is known."""
-
-    def __init__(self, streams: Streams) -> None:
-        self._streams = streams
-        self._progress: Progress | None = None
-
-    def tell(self, done: int, total: int) -> None:
-        """So many steps of so many are done."""
-        if self._progress is None:
-            self._progress = Progress(self._streams, "verified", total, short=_QUICK).__enter__()
-        self._progress.to(done)
-
-    def close(self) -> None:
-        """Take it away."""
-        if self._progress is not None:
-            self._progress.__exit__(None, None, None)
 
 
 def document(found: Verification) -> dict[str, Any]:

@@ -16,9 +16,9 @@ with made as (
 select m.*, null::text as lane_closed_by, null::timestamptz as lane_opens_at from made m;
 
 -- name: insert_secret
--- parameters: id, ciphertext
+-- parameters: id, ciphertext, key id
 -- index: secrets_pkey
-insert into secrets (id, ciphertext) values ($1, $2);
+insert into secrets (id, ciphertext, key_id) values ($1, $2, $3);
 
 -- name: bump_rules
 -- parameters:

@@ -1,0 +1,55 @@
+"""What to tell of the keys that stored secrets are under.
+
+Owns the words, for the doctor and for the start of a service.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from relay.app.installation import away
+from relay.store.database import Database
+from relay.store.faults import StoreUnavailable
+from relay.store.keys import marked
+from relay.store.reencryption import Reencryption
+from relay.store.vault import Vault
+
+logger = logging.getLogger("relay")
+
+
+async def key_notes(database: Database, vault: Vault, *, ask: bool) -> list[str]:
+    """What a person should do about the keys, nothing where all is well. Raises `StoreUnavailable`.
+
+    `ask`: secrets of before it was kept which key each is under are opened to find out, 20 µs each.
+    """
+    sealed = await Reencryption(database, vault).sealed(ask=ask)
+    marks = await marked(database, vault)
+    notes = []
+    if sealed.unreadable:
+        what = f"{_secrets(sealed.unreadable)} under no key of RELAY_SECRET_KEYS"
+        notes.append(f"{what}: `relay keys reencrypt` says whose they are")
+    behind = sealed.older + (sealed.unnamed if len(vault.key_ids) > 1 else 0)
+    waiting = any(not is_retired for key_id, is_retired in marks.items() if key_id != vault.newest)
+    if (behind or waiting) and not marks.get(vault.newest):
+        notes.append(
+            f"{_secrets(behind)} under an older key of RELAY_SECRET_KEYS: once every gateway and dispatcher was"
+            " restarted with the newest in front, run `relay keys reencrypt`; then the older can be removed"
+        )
+    if (retired := sum(marks.values())) and len(vault.key_ids) > 1:
+        which = f"{retired} of the {len(vault.key_ids)} keys in RELAY_SECRET_KEYS {'is' if retired == 1 else 'are'}"
+        notes.append(f"{which} retired: nothing is under an older key any more, and it can be removed")
+    return notes
+
+
+async def tell_of_keys(database: Database, vault: Vault) -> None:
+    """Log them at the start of a service. Raises `CannotRun`."""
+    try:
+        notes = await key_notes(database, vault, ask=False)
+    except StoreUnavailable as fault:
+        raise away(fault) from fault
+    for note in notes:
+        logger.warning("secret_keys", extra={"fields": {"detail": note}})
+
+
+def _secrets(count: int) -> str:
+    return f"{count:,} stored secret{' is' if count == 1 else 's are'}"

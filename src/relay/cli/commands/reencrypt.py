@@ -1,0 +1,106 @@
+"""`relay keys reencrypt`: bring every stored secret under the newest key.
+
+Owns the output. Invariant: the exit code is 0 only if every secret that somebody signs with can be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from relay.app.faults import CannotRun
+from relay.app.reencryption import Reencrypted, reencrypt
+from relay.cli.failures import DONE, FAILED, WRONG_USAGE, CommandFailed
+from relay.cli.options import example, json_option
+from relay.cli.progress import LateBar
+from relay.cli.reading import read_settings
+from relay.cli.streams import Streams
+from relay.cli.text import printable
+from relay.domain import ids
+from relay.settings import SettingsError
+from relay.store.reencryption import User
+
+_QUICK = 2_000
+"""So many secrets are done in a moment, and need no bar."""
+
+_NAMED = 20
+"""So many of those with unreadable secrets are named on stderr; JSON has all."""
+
+_KINDS = {"endpoint": ids.ENDPOINT, "source": ids.SOURCE}
+
+
+@click.command(
+    "reencrypt",
+    epilog=example('RELAY_SECRET_KEYS="$NEW,$OLD" relay keys reencrypt', "relay keys reencrypt --give-up"),
+)
+@click.option("--give-up", is_flag=True, help="Let Relay start without keys that are lost.")
+@json_option
+@click.pass_obj
+def reencrypt_secrets(streams: Streams, give_up: bool) -> int:
+    """Bring every stored secret under the newest key of RELAY_SECRET_KEYS.
+
+    It works straight on the database while gateways and dispatchers run, all of which have the new key by then. It may
+    be ended at any moment and run again. Afterwards the older keys are not needed any more. Exit code 1 if there are
+    secrets that no key opens: whose they are is told, and the rest is done. Where their key is lost, --give-up has
+    Relay start without it; whose secrets they were needs new ones.
+    """
+    settings = read_settings()
+    bar = LateBar(streams, "re-encrypted", short=_QUICK)
+    try:
+        found = asyncio.run(reencrypt(settings, give_up=give_up, tell=bar.tell, say=streams.note))
+    except SettingsError as fault:
+        raise CommandFailed(str(fault), WRONG_USAGE) from fault
+    except CannotRun as fault:
+        raise CommandFailed(str(fault)) from fault
+    finally:
+        bar.close()
+    streams.done("the secrets are re-encrypted")
+    if streams.json:
+        streams.document(_document(found))
+    else:
+        streams.line(f"{_number(found.sealed_anew)} re-encrypted, and all that can be read are under the newest key")
+        streams.line("the older keys are not needed any more: remove them from RELAY_SECRET_KEYS, or from the key file")
+    if found.unreadable or found.lost:
+        streams.fault(_trouble(found))
+    return DONE if give_up or not (found.unreadable or found.lost) else FAILED
+
+
+def _document(found: Reencrypted) -> dict[str, Any]:
+    return {
+        "reencrypted": found.sealed_anew,
+        "unreadable": [
+            {
+                "kind": each.kind,
+                "id": ids.write(_KINDS[each.kind], each.id),
+                "tenant": each.tenant,
+                "name": each.name,
+                "secret": "previous" if each.is_previous else "current",
+            }
+            for each in found.unreadable
+        ],
+        "unreadable_unused": found.unused,
+        "lost_keys": found.lost,
+    }
+
+
+def _trouble(found: Reencrypted) -> str:
+    """What cannot be read, and what to do, in one line."""
+    users = [printable(_called(each)) for each in found.unreadable[:_NAMED]]
+    more = ", …" if len(found.unreadable) > _NAMED else ""
+    what = f"{_number(len(found.unreadable))} cannot be read by any key ({', '.join(users)}{more})"
+    if not found.lost:
+        return f"{what}: give each a new one by `relay endpoints rotate-secret` or `relay sources rotate`"
+    return (
+        f"{what}: add the key that sealed them to RELAY_SECRET_KEYS; if it is lost, `relay keys reencrypt --give-up`,"
+        " then give each a new one by `relay endpoints rotate-secret` or `relay sources rotate`"
+    )
+
+
+def _called(user: User) -> str:
+    return f"{user.kind} {user.name} of {user.tenant}{', its previous one' if user.is_previous else ''}"
+
+
+def _number(secrets: int) -> str:
+    return f"{secrets:,} secret{'' if secrets == 1 else 's'}"
