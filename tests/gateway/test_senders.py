@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.gateway.world import World, event
 from tests.support.administration import Made, bearer, signed
 from tests.support.asgi import Reply
 from tests.support.installation import eventually
+from tests.support.world import real_ambient
 
 A, B = "acct_default", "acct_b"
 TYPED = ("Relay-Event-Type", "form.sent")
@@ -287,6 +289,27 @@ async def test_a_rotated_secret_counts_at_once_and_the_one_before_it_until_its_t
         assert (await post_signed(other, third, event(n=4))).status == 202
 
 
+@pytest.mark.parametrize(("proof", "code"), [("bearer", "credential_invalid"), ("hmac", "signature_invalid")])
+async def test_a_secret_whose_time_is_over_is_refused_by_a_gateway_that_took_it_before(
+    world: World, proof: str, code: str
+) -> None:
+    """Nothing changes in the database at that moment, so nothing there makes what the gateway knows stale."""
+    ahead = [0.0]
+    ambient = replace(real_ambient(), monotonic=lambda: time.monotonic() + ahead[0])
+    await keyed(world)
+    first = await world.credentials.source(proof, name="billing")
+    await world.credentials.rotate(first, overlap_seconds=3600.0)
+
+    async def post(number: int) -> Reply:
+        shown = [bearer(first.secret)] if proof == "bearer" else signed("billing", first.secret, event(n=number))
+        return await gateway.post(event(n=number), *shown)
+
+    async with World.over(world.dsn, vault=world.vault, ambient=ambient) as gateway:
+        assert [(await post(number)).status for number in range(2)] == [202, 202]
+        ahead[0] = 3601.0
+        assert refused(await post(2)) == (401, code)
+
+
 async def test_rotating_under_load_refuses_nobody_who_has_one_of_the_two(world: World) -> None:
     """Half of the senders switch at once, half of them only right before the next rotation."""
     await keyed(world)
@@ -359,6 +382,17 @@ async def test_an_operator_sends_for_the_tenant_that_it_names_and_nobody_else_do
     nowhere = ("Relay-Tenant", "acct_nobody")
     assert refused(await world.post(event(), bearer(operator.secret), nowhere)) == (403, "scope_missing")
     assert sorted(tenant for tenant, _ in await whose(world)) == [B, A]
+
+
+async def test_nobody_sends_for_a_tenant_that_has_ended_also_where_a_gateway_has_not_heard_of_it(world: World) -> None:
+    operator = await world.credentials.key("operator")
+    await world.credentials.tenant(B)
+    for_b = ("Relay-Tenant", B)
+    assert (await world.post(event(), bearer(operator.secret), for_b)).status == 202
+    await world.credentials.issuer.remove_tenant(B, seen=await world.credentials.version())
+    assert refused(await world.post(event(), bearer(operator.secret), for_b)) == (401, "credential_invalid")
+    assert refused(await world.post(event(), bearer(operator.secret), for_b)) == (403, "scope_missing")
+    assert await world.count("journal") == 1
 
 
 async def test_a_tenants_events_go_to_its_own_endpoints(world: World) -> None:

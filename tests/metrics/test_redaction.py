@@ -20,6 +20,7 @@ TOKEN = "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"
         ("https://h/?token=s3cret&page=2", "https://h/?token=***&page=2"),
         ("https://h/?a=b&API_KEY=s3cret", "https://h/?a=b&API_KEY=***"),
         ("secret whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD= is old", "secret whsec_*** is old"),
+        ("RELAY_API_KEY=rlk_C2FVsBQIhrscChlQIMV-b5sSYspob7oD_aA is wrong", "RELAY_API_KEY=rlk_*** is wrong"),
         ("Authorization: Bearer abcdef123456", "Authorization: Bearer ***"),
         ("{'authorization': 'Basic cmVsYXk6aHVudGVyMg=='}", "{'authorization': 'Basic ***'}"),
     ],

@@ -15,6 +15,7 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (":", re.compile(r"(?P<kept>:(?<=[0-9]{5}:))[A-Za-z0-9_-]{25,}")),  # a Telegram bot's token, after its number
     ("/webhooks/", re.compile(r"(?P<kept>/webhooks/[0-9]+/)[A-Za-z0-9._~-]+")),  # a Discord webhook's token
     ("whsec_", re.compile(r"(?P<kept>whsec_)[A-Za-z0-9+/=_-]+")),  # a signing secret
+    ("rlk_", re.compile(r"(?P<kept>\brlk_)[A-Za-z0-9_-]{8,}")),  # a key of Relay's own
     ("bearer", re.compile(r"(?P<kept>\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)),
     ("basic", re.compile(r"(?P<kept>\bbasic\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)),
     (
