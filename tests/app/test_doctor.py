@@ -30,17 +30,19 @@ from relay.domain.chat import transport_of
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.secret import Secret
 from relay.sender import NoAuthorities
-from relay.settings import Bind, Settings, read
+from relay.settings import Bind, read
 from relay.store.database import Database
 from relay.store.endpoints import Endpoints
 from relay.store.health import DISPATCHER, Health
 from relay.store.keys import agree_on_keys
+from relay.store.retention import DEFAULT_WINDOWS, Retention
 from relay.store.vault import Vault, new_key
 from tests.store.test_faults import as_a_guest
 from tests.store.world import World
 from tests.support import certificates
 from tests.support.cluster import Cluster
 from tests.support.database import Server
+from tests.support.days import make_day
 from tests.support.deliveries import new_id
 from tests.support.forbidden import SPELLINGS, Trap
 from tests.support.installation import LOOPBACK, free_port
@@ -376,9 +378,9 @@ def test_no_authorities_at_all_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_settings_without_effect_are_a_warning_and_promises_that_are_not_kept_a_fault() -> None:
-    refused = machine.examine_settings(read({"RELAY_BROKER_URL": "redis://cache"}))
+    refused = machine.examine_settings(read({"RELAY_TRUSTED_PROXIES": "10.0.0.0/8"}))
     assert [each.level for each in refused] == [Level.FAULT]
-    idle = machine.examine_settings(read({"RELAY_RETAIN_DEAD_DAYS": "30"}))
+    idle = machine.examine_settings(read({"RELAY_BROKER_SWEEP_SECS": "30"}))
     assert [each.level for each in idle] == [Level.WARNING]
 
 
@@ -386,37 +388,6 @@ def test_a_certificate_that_cannot_be_used_is_a_fault(tmp_path: Path) -> None:
     settings = read({"RELAY_TLS_CERT": str(tmp_path / "a.pem"), "RELAY_TLS_KEY": str(tmp_path / "b.pem")})
     (found,) = machine.examine_certificate(settings)
     assert found.level is Level.FAULT
-
-
-def authorities(folder: Path, *texts: bytes) -> Settings:
-    """Settings of a gateway that asks for certificates of these authorities."""
-    server, clients = certificates.issue(folder, "localhost"), folder / "clients.pem"
-    clients.write_bytes(b"".join(texts))
-    files = {"CERT": server.certificate, "KEY": server.key, "CLIENT_CA": clients}
-    return read({f"RELAY_TLS_{name}": str(path) for name, path in files.items()})
-
-
-def test_the_authorities_of_clients_are_counted_and_a_file_without_any_is_a_fault(tmp_path: Path) -> None:
-    one, two = (certificates.ClientAuthority(tmp_path, name).path.read_bytes() for name in ("one", "two"))
-    _, found = machine.examine_certificate(authorities(tmp_path, one, two))
-    assert (found.level, found.text) == (Level.OK, f"2 in {tmp_path / 'clients.pem'}")
-    (found,) = machine.examine_certificate(authorities(tmp_path))
-    assert found.level is Level.FAULT
-    assert "RELAY_TLS_CLIENT_CA" in found.text
-
-
-def test_authorities_that_have_expired_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = authorities(tmp_path, certificates.ClientAuthority(tmp_path).path.read_bytes())
-    monkeypatch.setattr("relay.app.doctor.machine.time.time", lambda: 4e9)
-    _, found = machine.examine_certificate(settings)
-    assert found.level is Level.WARNING
-    assert found.text.startswith("1 of 1 in ")
-
-
-def test_networks_of_proxies_that_are_nearly_everybody_are_a_warning() -> None:
-    (found,) = machine.examine_settings(read({"RELAY_TRUSTED_PROXIES": "0.0.0.0/0,10.0.0.1"}))
-    assert found.level is Level.WARNING
-    assert "RELAY_TRUSTED_PROXIES names 0.0.0.0/0:" in found.text
 
 
 async def test_a_check_that_hangs_ends_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -562,7 +533,7 @@ async def test_who_sets_the_policy_is_told_what_it_refuses(database: Database, s
 
 async def test_what_waits_for_a_person_is_told(database: Database) -> None:
     await looked_at(database, {"gone": "http://nowhere.invalid/", "mute": "http://nowhere.invalid/"})
-    assert await examine_standing(database) == ()
+    assert await examine_standing(database, DEFAULT_WINDOWS) == ()
     async with database.connection() as connection:
         await connection.execute(
             "update endpoints set status = 'disabled', status_reason = 'it said 410' where name = 'gone'"
@@ -571,7 +542,7 @@ async def test_what_waits_for_a_person_is_told(database: Database) -> None:
             "update endpoint_state s set breaker = 'open', trips = 1, cooldown_until = now() from endpoints e"
             " where e.id = s.endpoint_id and e.name = 'mute'"
         )
-    disabled, breakers = await examine_standing(database)
+    disabled, breakers = await examine_standing(database, DEFAULT_WINDOWS)
     assert level_and_text(disabled) == (
         Level.WARNING,
         "disabled (it said 410): mend that, then `relay endpoints resume gone`",
@@ -597,3 +568,21 @@ async def test_an_endpoint_that_says_nothing_is_not_looked_at_for_long(
     async with listening() as (_, port):
         found = await looked_at(database, {"silent": f"https://localhost:{port}/"}, RELAY_CONNECT_TIMEOUT_SECS="9")
     assert found["silent"].text == f"localhost:{port}: no connection within 0.2 s"
+
+
+async def test_days_that_should_have_gone_are_told_of(database: Database) -> None:
+    """A day that is past its window is nothing to tell of before a day has passed."""
+    today = datetime.now(UTC).date()
+    await make_day(database, "delivery_attempts", today - timedelta(days=31))
+    await make_day(database, "journal", today - timedelta(days=31))
+    assert await examine_standing(database, DEFAULT_WINDOWS) == ()
+    await make_day(database, "delivery_attempts", today - timedelta(days=33))
+    await make_day(database, "journal", today - timedelta(days=33))
+    (behind,) = await examine_standing(database, DEFAULT_WINDOWS)
+    assert (behind.check, behind.level) == ("retention", Level.WARNING)
+    assert "1 of attempts, 1 of events;" in behind.text
+    retention = Retention(database)
+    await retention.drop_day_of_attempts(30)
+    for day in await retention.days_to_prune(30):
+        await retention.prune_day(day, 30)
+    assert await examine_standing(database, DEFAULT_WINDOWS) == ()

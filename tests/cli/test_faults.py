@@ -120,7 +120,7 @@ def test_without_any_database_the_ways_to_one_are_named(lonely: Shell, command: 
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("RELAY_BROKER_URL", "redis://127.0.0.1"), ("RELAY_OTLP_ENDPOINT", "http://127.0.0.1")],
+    [("RELAY_BROKER_URL", "redis://127.0.0.1"), ("RELAY_TRUSTED_PROXIES", "10.0.0.0/8")],
 )
 def test_a_promise_that_is_not_kept_yet_is_refused(lonely: Shell, setting: str, value: str, tmp_path: Path) -> None:
     done = lonely.run("up", environment={setting: value, "RELAY_DATA_DIR": str(tmp_path / "data")})
@@ -134,10 +134,10 @@ def test_a_setting_that_changes_nothing_yet_is_told_of_at_the_start(lonely: Shel
         "DATABASE_URL": f"postgresql://relay@{LOOPBACK}:1/relay",
         "RELAY_SECRET_KEYS": EXAMPLE_KEY,
         "RELAY_BIND": f"{LOOPBACK}:0",
-        "RELAY_RETAIN_DEAD_DAYS": "7",
+        "RELAY_BROKER_SWEEP_SECS": "7",
     }
     done = lonely.run("gateway", environment=settings)
-    assert b"not in force yet, so of no effect: RELAY_RETAIN_DEAD_DAYS" in done.stderr
+    assert b"not in force yet, so of no effect: RELAY_BROKER_SWEEP_SECS" in done.stderr
 
 
 def test_a_relay_that_is_not_there_is_told_with_the_remedy(lonely: Shell) -> None:

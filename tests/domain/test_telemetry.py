@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from relay.domain import telemetry
+from relay.domain import housekeeping, telemetry
 from relay.domain.delivery import DeadReason
 from relay.domain.outcome import Acked, Bury, OutcomeClass, OutcomeReason
 from relay.domain.sending import ErrorClass
@@ -31,11 +31,12 @@ DEAD = ACKED._replace(
 )
 
 
-def test_every_record_of_the_module_that_can_happen_is_in_the_union() -> None:
+def test_every_record_of_the_modules_that_can_happen_is_in_the_union() -> None:
     records = {
         thing
-        for thing in vars(telemetry).values()
-        if isinstance(thing, type) and dataclasses.is_dataclass(thing) and thing.__module__ == telemetry.__name__
+        for module in (telemetry, housekeeping)
+        for thing in vars(module).values()
+        if isinstance(thing, type) and dataclasses.is_dataclass(thing) and thing.__module__ == module.__name__
     }
 
     assert set(KINDS) == records - {Broadcast}

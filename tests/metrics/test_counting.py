@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from relay.domain import housekeeping as h
 from relay.domain import telemetry as t
 from relay.domain.breaker import BreakerState
 from relay.domain.delivery import DeadReason
@@ -22,7 +23,7 @@ from tests.metrics.reading import scrape
 GATEWAY, DISPATCHER = t.Process.GATEWAY, t.Process.DISPATCHER
 NOW = 1_700_000_000.5
 
-REPORT = t.QueueMeasured(
+REPORT = h.QueueMeasured(
     pending=3,
     in_flight=2,
     dead=7,
@@ -33,6 +34,7 @@ REPORT = t.QueueMeasured(
     default_partition_rows=1,
     journal_default_partition_rows=2,
     unaccounted=None,
+    days_ahead=((h.DayTable.JOURNAL, 14), (h.DayTable.ATTEMPTS, 13)),
 )
 
 
@@ -85,6 +87,9 @@ def _name(value: object) -> str:
          {"dlq_inflow_total{consumer=billing,reason=refused}": 1}),
         (DISPATCHER, t.ReceiptsClosed(ReceiptOutcome.EXPIRED, 1), {"receipts_closed_total{outcome=expired}": 1}),
         (DISPATCHER, t.BrokerModeChanged(active=True, reason=""), {"relay_broker_mode": 1}),
+        (DISPATCHER, h.DaysDropped(h.DayTable.JOURNAL, 2), {"relay_days_dropped_total{table=journal}": 2}),
+        (DISPATCHER, h.EventsPruned("2026-11-30", 7, 1), {"relay_events_pruned_total": 7}),
+        (DISPATCHER, t.LoopHeldUp(t.Loop.PRUNER, "busy", 60.0), {"relay_loop_held_up_total{loop=pruner}": 1}),
         (DISPATCHER, t.LoopSucceeded(t.Loop.REAPER), {"relay_loop_last_success_timestamp_seconds{loop=reaper}": NOW}),
         (DISPATCHER, t.LoopStarted(t.Loop.CLAIMER), {"relay_loop_last_success_timestamp_seconds{loop=claimer}": NOW}),
         (DISPATCHER, REPORT,
@@ -92,6 +97,7 @@ def _name(value: object) -> str:
           "relay_queue_depth{status=dead}": 7, "relay_queue_oldest_pending_age_seconds": 1.5,
           "receipts_open_age_seconds{stat=max}": 61, "relay_attempt_default_partition_rows": 1,
           "relay_journal_default_partition_rows": 2,
+          "relay_partitions_ahead{table=journal}": 14, "relay_partitions_ahead{table=delivery_attempts}": 13,
           "dlq_depth{consumer=billing}": 4, "dlq_depth{consumer=ledger}": 3, "relay_breaker_open{consumer=ledger}": 1}),
     ],
     ids=_name,
@@ -252,7 +258,7 @@ def test_an_empty_queue_has_no_age() -> None:
 def test_who_no_longer_reports_shows_no_rows_as_its_own() -> None:
     metrics = metrics_of(DISPATCHER)
     metrics.listener(REPORT)
-    metrics.listener(t.ReportingEnded())
+    metrics.listener(h.ReportingEnded())
     read = scrape(metrics)
     assert read.value("relay_queue_depth", status="pending") == 0
     assert read.value("dlq_depth", consumer="billing") == 0
@@ -270,9 +276,9 @@ def test_a_loop_that_starts_again_without_a_success_stays_silent() -> None:
     assert scrape(metrics).value(name, loop="pruner") == 200
 
 
-def _report(**changed: object) -> t.QueueMeasured:
+def _report(**changed: object) -> h.QueueMeasured:
     fields = {name: getattr(REPORT, name) for name in REPORT.__dataclass_fields__}
-    make: Callable[..., t.QueueMeasured] = t.QueueMeasured
+    make: Callable[..., h.QueueMeasured] = h.QueueMeasured
     return make(**(fields | changed))
 
 

@@ -53,16 +53,16 @@ def test_every_fault_is_reported_at_once() -> None:
 
 
 def test_what_is_asked_for_and_not_there_yet_is_refused_by_name() -> None:
-    check_promises(read({"RELAY_JOURNAL_QUORUM": "2", "RELAY_OTLP_ENDPOINT": " "}))
-    asked = read({"RELAY_OTLP_ENDPOINT": "http://collector", "RELAY_BROKER_URL": "redis://cache"})
+    check_promises(read({"RELAY_JOURNAL_QUORUM": "2", "RELAY_TRUSTED_PROXIES": " "}))
+    asked = read({"RELAY_TRUSTED_PROXIES": "10.0.0.0/8", "RELAY_BROKER_URL": "redis://cache"})
     with pytest.raises(SettingsError) as refused:
         check_promises(asked)
-    assert [fault.name for fault in refused.value.faults] == ["RELAY_BROKER_URL", "RELAY_OTLP_ENDPOINT"]
+    assert [fault.name for fault in refused.value.faults] == ["RELAY_TRUSTED_PROXIES", "RELAY_BROKER_URL"]
 
 
 def test_what_changes_nothing_yet_is_known_by_name() -> None:
-    assert without_effect(read({"RELAY_RETAIN_DEAD_DAYS": "90", "RELAY_WORKERS": "2"})) == ()
-    asked = {"RELAY_RETAIN_DELIVERED_DAYS": "8", "RELAY_RETAIN_DEAD_DAYS": "7"}
+    assert without_effect(read({"RELAY_BROKER_SWEEP_SECS": "15", "RELAY_WORKERS": "2"})) == ()
+    asked = {"RELAY_BROKER_SWEEP_SECS": "20"}
     assert set(without_effect(read(asked))) == set(asked)
 
 
@@ -230,6 +230,8 @@ def test_the_origin_of_what_is_no_setting_is_asked_in_vain() -> None:
         ({"RELAY_BREAKER_MAX_COOLDOWN_SECS": "29"}, "RELAY_BREAKER_COOLDOWN_SECS", "raise the second"),
         ({"RELAY_RETAIN_DELIVERED_DAYS": "1", "RELAY_IDEMPOTENCY_RETENTION_SECS": "86401"},
          "RELAY_IDEMPOTENCY_RETENTION_SECS", "set it to at most 86400"),
+        ({"RELAY_RETAIN_ATTEMPTS_DAYS": "2", "RELAY_RETRY_WINDOW_SECS": "172801"},
+         "RELAY_RETAIN_ATTEMPTS_DAYS", "set it to at least 3"),
         ({"RELAY_TLS_CERT": "cert.pem"}, "RELAY_TLS_CERT", "set both or neither"),
         ({"RELAY_TLS_KEY": "key.pem"}, "RELAY_TLS_CERT", "set both or neither"),
         ({"RELAY_TLS_CLIENT_CA": "ca.pem"}, "RELAY_TLS_CLIENT_CA", "set RELAY_TLS_CERT"),

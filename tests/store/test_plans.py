@@ -36,7 +36,9 @@ DATABASE = "relay_plans"
 UNIQUE_ONLY = {"insert_endpoint", "insert_secret", "owe_anew", "claim_request_key", "keep_verification"} | {
     "insert_key", "insert_source", "insert_tenant", "claim_signed_requests", "insert_audit_entry",
 }  # fmt: skip
-CALLS = {"append_events", "record_outcomes", "void_events", "ack_deliveries", "ensure_partitions"}
+CALLS = {"append_events", "record_outcomes", "void_events", "ack_deliveries", "ensure_partitions"} | {
+    "expire_dead_letters", "prune_journal_day", "sweep_pruned_day",
+}  # fmt: skip
 # Small by nature (one row per process, one row in all, all of it is wanted), or read once at a start: whether an index
 # is used does not matter.
 WHOLE_TABLES = {

@@ -15,7 +15,9 @@ from tests.store.world import World
 
 STORE = SOURCE / "store"
 EVERY = list(statements.load().values())
-FUNCTIONS = {name: name for name in ("append_events", "record_outcomes", "void_events", "ack_deliveries")}
+FUNCTIONS = {name: name for name in ("append_events", "record_outcomes", "void_events", "ack_deliveries")} | {
+    name: name for name in ("expire_dead_letters", "sweep_pruned_day")
+}
 
 # What becomes of a delivery that nobody has claimed. Everything else that changes deliveries comes after a claim.
 BEFORE_ANY_CLAIM = {
@@ -28,6 +30,8 @@ BEFORE_ANY_CLAIM = {
     "redrive_deliveries": "leaves alone what is held under a lease",
     "owe_anew": "makes the deliveries of what had none",
     "discard_deliveries": "takes only what is dead",
+    "expire_dead_letters": "takes only what is dead",
+    "sweep_pruned_day": "leaves alone what is owed",
     "reap_expired": "takes only leases that have run out, by the database's clock",
 }
 

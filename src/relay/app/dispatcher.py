@@ -28,6 +28,7 @@ from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
 from relay.app.roles import Role
 from relay.app.serving import serve
+from relay.app.windows import windows_of
 from relay.app.work import Work
 from relay.app.worker import main
 from relay.dispatcher import ClaimTuning, Directory, Dispatcher, Flight, Stores, Tuning
@@ -56,9 +57,12 @@ logger = logging.getLogger("relay")
 PROOF_SECONDS = 0.25
 """How long a claimed batch waits for its proof at most: what is behind it waits, too, whatever senders may wait."""
 
-_LISTENING, _CLAIMING, _HOUSEKEEPING = 1, 1, 2
-"""Connections for wake-ups, for the claimer, and for housekeeping, of which the holder of the reporting lock keeps one.
-What is left of `RELAY_DATABASE_POOL` writes outcomes and reads endpoints."""
+_LISTENING, _CLAIMING, _HOUSEKEEPING, _RETAINING = 1, 1, 2, 1
+"""Connections for wake-ups, for the claimer, for housekeeping, of which the holder of the reporting lock keeps one, and
+for what is no longer kept. What is left of `RELAY_DATABASE_POOL` writes outcomes and reads endpoints."""
+
+RETAINING_SECONDS = 900.0
+"""How long one step of the retention may take: a look at every event of a day, of which there may be many millions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class _Pools:
     claims: Database
     records: Database
     housekeeping: Database
+    retaining: Database
 
 
 async def run_dispatcher(work: Work) -> None:
@@ -140,7 +145,7 @@ def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Am
             queue=Queue(pools.claims, pools.records, gates_of(settings)),
             acks=Acks(pools.housekeeping),
             health=Health(pools.housekeeping),
-            retention=Retention(pools.housekeeping),
+            retention=Retention(pools.retaining),
             wakeups=WakeupListener(installation.dsn.expose(), name=f"{NAME} wake-ups"),
         ),
         directory=Directory(destinations, ready),
@@ -163,6 +168,7 @@ def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:
         heartbeat_seconds=settings.heartbeat_secs,
         drain_seconds=drain_seconds,
         promises=Promises(settings.retry.window_seconds, settings.receipt_deadline_secs),
+        windows=windows_of(settings),
         quorum=settings.journal_quorum,
         quorum_seconds=min(settings.journal_timeout_ms / 1000, PROOF_SECONDS),
     )
@@ -197,13 +203,14 @@ def _sender(settings: Settings, world: Ambient, deliver: Deliver) -> HttpSender[
 @asynccontextmanager
 async def _pools(installation: Installation, settings: Settings) -> AsyncIterator[_Pools]:
     """The pools of one process, `RELAY_DATABASE_POOL` connections together."""
-    left = settings.database_pool - _LISTENING - _CLAIMING - _HOUSEKEEPING
+    left = settings.database_pool - _LISTENING - _CLAIMING - _HOUSEKEEPING - _RETAINING
     async with (
         installation.database(f"{NAME} claims", _CLAIMING, commits=Commits.LAZY) as claims,
         installation.database(f"{NAME} records", left) as records,
         installation.database(f"{NAME} housekeeping", _HOUSEKEEPING) as housekeeping,
+        installation.database(f"{NAME} retention", _RETAINING, within=RETAINING_SECONDS) as retaining,
     ):
-        yield _Pools(claims, records, housekeeping)
+        yield _Pools(claims, records, housekeeping, retaining)
 
 
 if __name__ == "__main__":

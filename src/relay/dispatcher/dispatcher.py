@@ -42,7 +42,7 @@ from relay.sender import HttpSender
 from relay.store.acks import Acks
 from relay.store.health import DEFAULT_PROMISES, Health, Promises
 from relay.store.queue import Queue
-from relay.store.retention import Retention
+from relay.store.retention import DEFAULT_WINDOWS, Retention, Windows
 from relay.store.wakeups import WakeupListener
 
 RECORD_GRACE_SECONDS = 5.0
@@ -53,7 +53,7 @@ RECORD_GRACE_SECONDS = 5.0
 class Tuning:
     """The dispatcher's numbers: `concurrency` sends at once, `drain_seconds` for sends under way when it stops. Nothing
     is sent before `quorum` machines have its event, for which a batch waits `quorum_seconds`. What is owed
-    may take as long as `promises` says.
+    may take as long as `promises` says, and what is over is kept for `windows`.
     """
 
     claim: ClaimTuning
@@ -62,6 +62,7 @@ class Tuning:
     heartbeat_seconds: float
     drain_seconds: float
     promises: Promises = DEFAULT_PROMISES
+    windows: Windows = DEFAULT_WINDOWS
     quorum: int = 1
     quorum_seconds: float = 0.25
 
@@ -224,14 +225,19 @@ class Dispatcher:
             ambient=ambient,
             emit=emit,
         )
+        windows, retention = self._tuning.windows, self._stores.retention
+        maintainer = Maintainer(
+            store=health, retention=retention, attempts_days=windows.attempts_days, ambient=ambient, emit=emit
+        )
+        pruner = Pruner(store=retention, windows=windows, ambient=ambient, emit=emit)
         reaper = Reaper(queue=self._stores.queue, alarm=self._alarm, ambient=ambient, emit=emit)
         return {
             Loop.RECORDER: self._recorder.run,
             Loop.REAPER: reaper.run,
             Loop.RECONCILER: reconciler.run,
             Loop.HEARTBEAT: heartbeat.run,
-            Loop.MAINTAINER: Maintainer(store=health, ambient=ambient, emit=emit).run,
-            Loop.PRUNER: Pruner(store=self._stores.retention, ambient=ambient, emit=emit).run,
+            Loop.MAINTAINER: maintainer.run,
+            Loop.PRUNER: pruner.run,
             Loop.REPORTER: Reporter(store=health, promises=self._tuning.promises, ambient=ambient, emit=emit).run,
         }
 

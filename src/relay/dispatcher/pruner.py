@@ -1,33 +1,104 @@
 """The pruner: removes what is no longer kept.
 
-Owns one loop. Invariant: what is over is gone within `EVERY_SECONDS` and the time that its removal takes, in batches
-short enough to be in nobody's way.
+Owns one loop. Names go within a minute of their end. Old events are looked at when it starts and each hour: dead
+letters that waited too long are given up, events that are over go from the journal, and then what belongs to them goes.
+Invariant: whatever it removes goes in steps short enough to be in nobody's way, and what it leaves where it is stopped
+is what the next round goes on from.
 """
 
 from __future__ import annotations
 
 from relay.domain.ambient import Ambient
-from relay.domain.telemetry import Listener, Loop, LoopSucceeded
-from relay.store.retention import Retention
+from relay.domain.housekeeping import DaysDropped, DayTable, EventsPruned
+from relay.domain.receipt import ReceiptOutcome
+from relay.domain.telemetry import Listener, Loop, LoopHeldUp, LoopSucceeded, ReceiptsClosed
+from relay.store.faults import StoreBusy
+from relay.store.retention import OldDay, Pruned, Retention, Windows
 
 EVERY_SECONDS = 60.0
+OLD_EVERY_SECONDS = 3600.0
 BATCH = 1000
 
 
 class Pruner:
     """Prunes for the whole installation; any number may run beside each other."""
 
-    def __init__(self, *, store: Retention, ambient: Ambient, emit: Listener) -> None:
+    def __init__(self, *, store: Retention, windows: Windows, ambient: Ambient, emit: Listener) -> None:
         self._store = store
+        self._windows = windows
         self._ambient = ambient
         self._emit = emit
 
     async def run(self) -> None:
-        """Prune until cancelled. Raises `StoreUnavailable`."""
+        """Prune until cancelled. Raises `StoreUnavailable`, but for `StoreBusy` while old events are pruned: they are
+        tried again in a minute."""
+        due = self._ambient.monotonic()
+        while True:
+            await self._names()
+            if self._ambient.monotonic() >= due and await self._old():
+                due = self._ambient.monotonic() + OLD_EVERY_SECONDS
+            await self._ambient.sleep(EVERY_SECONDS)
+
+    async def _names(self) -> None:
         while True:
             keys = await self._store.prune_idempotency_keys(batch=BATCH)
             names = await self._store.prune_request_keys(batch=BATCH)
             signed = await self._store.prune_signed_requests(batch=BATCH)
-            self._emit(LoopSucceeded(Loop.PRUNER, keys + names + signed))
+            self._succeeded(keys + names + signed)
             if max(keys, names, signed) < BATCH:
-                await self._ambient.sleep(EVERY_SECONDS)
+                return
+
+    async def _old(self) -> bool:
+        """Everything about old events; whether nothing was in the way of any of it."""
+        free = True
+        for step in (self._expire, self._prune, self._sweep):
+            try:
+                await step()
+            except StoreBusy as fault:
+                free = False
+                self._emit(LoopHeldUp(Loop.PRUNER, str(fault), EVERY_SECONDS))
+        return free
+
+    async def _expire(self) -> None:
+        while True:
+            expired = await self._store.expire_dead_letters(self._windows.dead_days, batch=BATCH)
+            if expired.closed:
+                self._emit(ReceiptsClosed(ReceiptOutcome.EXPIRED, expired.closed))
+            self._succeeded(expired.dead_letters)
+            if not expired.dead_letters:
+                return
+
+    async def _prune(self) -> None:
+        """Look at each old day; one that is in use keeps no other from being looked at. Raises `StoreBusy`."""
+        busy: list[StoreBusy] = []
+        shortest = min(self._windows.delivered_days, self._windows.dead_days)
+        for day in await self._store.days_to_prune(shortest):
+            try:
+                pruned = await self._store.prune_day(day, self._windows.delivered_days)
+            except StoreBusy as fault:
+                busy.append(fault)
+                continue
+            if pruned.result is Pruned.DROPPED:
+                self._emit(DaysDropped(DayTable.JOURNAL, 1))
+            if pruned.gone:
+                self._emit(EventsPruned(day.isoformat(), pruned.gone, pruned.kept))
+            self._succeeded(pruned.gone)
+        if busy:
+            raise busy[0]
+
+    async def _sweep(self) -> None:
+        for old in await self._store.days_to_sweep():
+            await self._sweep_day(old)
+
+    async def _sweep_day(self, old: OldDay) -> None:
+        after = None
+        while True:
+            swept = await self._store.sweep(old, after=after, batch=BATCH)
+            self._succeeded(swept.receipts + swept.deliveries)
+            if swept.reached is None:
+                break
+            after = swept.reached
+        await self._store.mark_swept(old)
+
+    def _succeeded(self, handled: int) -> None:
+        self._emit(LoopSucceeded(Loop.PRUNER, handled))

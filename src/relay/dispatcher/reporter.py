@@ -7,7 +7,8 @@ counts each row once.
 from __future__ import annotations
 
 from relay.domain.ambient import Ambient
-from relay.domain.telemetry import Listener, Loop, LoopSucceeded, ReportingEnded
+from relay.domain.housekeeping import ReportingEnded
+from relay.domain.telemetry import Listener, Loop, LoopSucceeded
 from relay.store.health import Health, Promises, Reporting
 
 EVERY_SECONDS = 5.0

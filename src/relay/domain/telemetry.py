@@ -20,6 +20,7 @@ from uuid import UUID
 from relay.domain.breaker import BreakerState
 from relay.domain.delivery import DeadReason
 from relay.domain.failure import FailureReason
+from relay.domain.housekeeping import DaysDropped, EventsPruned, QueueMeasured, ReportingEnded
 from relay.domain.outcome import DeferralReason, HandBackReason, OutcomeClass, Verdict
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.sending import ErrorClass
@@ -314,35 +315,6 @@ class EndpointDisabled:
     reason: str
 
 
-# What is measured by whoever holds the reporting lock.
-
-
-@dataclass(frozen=True, slots=True)
-class QueueMeasured:
-    """The queue at one moment.
-
-    `oldest_pending_age` and `oldest_open_receipt_age` are seconds; the former is NaN where nothing is pending.
-    `dead_by_consumer` and `open_breakers` name every consumer that has any. `unaccounted` is the last verification's
-    finding, None if there was none yet.
-    """
-
-    pending: int
-    in_flight: int
-    dead: int
-    oldest_pending_age: float
-    oldest_open_receipt_age: float
-    dead_by_consumer: tuple[tuple[str, int], ...]
-    open_breakers: tuple[str, ...]
-    default_partition_rows: int
-    journal_default_partition_rows: int
-    unaccounted: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReportingEnded:
-    """Another process measures the queue from now on; what this one last measured no longer counts."""
-
-
 @dataclass(frozen=True, slots=True)
 class BrokerModeChanged:
     """Deliveries are announced through the broker (`active`), or the dispatcher polls instead, and why."""
@@ -451,6 +423,8 @@ Happening = (
     | QueueMeasured
     | ReportingEnded
     | BrokerModeChanged
+    | DaysDropped
+    | EventsPruned
     | LoopStarted
     | LoopSucceeded
     | LoopHeldUp

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from relay.domain import housekeeping as h
 from relay.domain import telemetry as t
 from relay.domain.delivery import DeadReason
 from relay.domain.outcome import OutcomeClass
@@ -29,7 +30,6 @@ NOT_COUNTED: frozenset[type[t.Happening]] = frozenset(
         t.BreakerMoved,  # counted in the report: a breaker is the lane's, not the process's
         t.LaneHeld,
         t.EndpointDisabled,
-        t.LoopHeldUp,  # how long it lasts, its last success tells
         t.LoopCrashed,
         t.LoopStopped,
         t.ProcessStarted,
@@ -97,9 +97,12 @@ class Counting:
             t.DeliveriesAcked: (self._acked, frozenset({names.DELIVERY})),
             t.ReceiptsClosed: (self._closed, frozenset({names.RECEIPTS_CLOSED})),
             t.ReceiptsRedriven: (self._redriven, frozenset({names.RECEIPTS_REDRIVEN})),
-            t.QueueMeasured: (self._measured, _REPORTED),
-            t.ReportingEnded: (self._silenced, _REPORTED),
+            h.QueueMeasured: (self._measured, _REPORTED),
+            h.ReportingEnded: (self._silenced, _REPORTED),
             t.BrokerModeChanged: (self._switched, frozenset({names.BROKER_MODE})),
+            h.DaysDropped: (self._dropped, frozenset({names.DAYS_DROPPED})),
+            h.EventsPruned: (self._pruned, frozenset({names.EVENTS_PRUNED})),
+            t.LoopHeldUp: (self._held_up, frozenset({names.LOOP_HELD_UP})),
             t.LoopStarted: (self._started, frozenset({names.LOOP_SUCCESS})),
             t.LoopSucceeded: (self._succeeded, frozenset({names.LOOP_SUCCESS})),
         }
@@ -211,7 +214,7 @@ class Counting:
     def _redriven(self, happening: t.ReceiptsRedriven) -> None:
         self._add(names.RECEIPTS_REDRIVEN, happening.count)
 
-    def _measured(self, happening: t.QueueMeasured) -> None:
+    def _measured(self, happening: h.QueueMeasured) -> None:
         self._put(names.QUEUE_DEPTH, happening.pending, ("pending",))
         self._put(names.QUEUE_DEPTH, happening.in_flight, ("in_flight",))
         self._put(names.QUEUE_DEPTH, happening.dead, ("dead",))
@@ -220,6 +223,8 @@ class Counting:
         self._put(names.DEFAULT_PARTITION, happening.default_partition_rows)
         self._put(names.JOURNAL_DEFAULT_PARTITION, happening.journal_default_partition_rows)
         self._put(names.UNACCOUNTED, happening.unaccounted or 0)
+        for table, days in happening.days_ahead:
+            self._put(names.PARTITIONS_AHEAD, days, (table,))
         self._put_per_consumer(names.DLQ_DEPTH, happening.dead_by_consumer)
         self._put_per_consumer(names.BREAKER_OPEN, [(consumer, 1) for consumer in happening.open_breakers])
         self._values[self._layout.reported_at] = self._clock()
@@ -235,11 +240,20 @@ class Counting:
         for number in (*self._roster.numbers.values(), self._layout.other):
             self._values[self._layout.row(number) + place] = totals.get(number, 0)
 
-    def _silenced(self, _: t.ReportingEnded) -> None:
+    def _silenced(self, _: h.ReportingEnded) -> None:
         self._values[self._layout.reported_at] = 0.0
 
     def _switched(self, happening: t.BrokerModeChanged) -> None:
         self._put(names.BROKER_MODE, happening.active)
+
+    def _dropped(self, happening: h.DaysDropped) -> None:
+        self._add(names.DAYS_DROPPED, happening.count, (happening.table,))
+
+    def _pruned(self, happening: h.EventsPruned) -> None:
+        self._add(names.EVENTS_PRUNED, happening.count)
+
+    def _held_up(self, happening: t.LoopHeldUp) -> None:
+        self._add(names.LOOP_HELD_UP, 1, (happening.loop,))
 
     def _started(self, happening: t.LoopStarted) -> None:
         """A loop that has not succeeded yet is silent since its start, not since 1970."""

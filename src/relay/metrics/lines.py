@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, assert_never
 
+from relay.domain import housekeeping as h
 from relay.domain import ids
 from relay.domain import telemetry as t
 from relay.domain.breaker import BreakerState
@@ -78,9 +79,11 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     t.BreakerMoved: _of_breaker,
     t.LaneHeld: INFO,
     t.EndpointDisabled: WARNING,
-    t.QueueMeasured: DEBUG,
-    t.ReportingEnded: INFO,
+    h.QueueMeasured: DEBUG,
+    h.ReportingEnded: INFO,
     t.BrokerModeChanged: _of_broker,
+    h.DaysDropped: INFO,
+    h.EventsPruned: INFO,
     t.LoopStarted: DEBUG,
     t.LoopSucceeded: DEBUG,
     t.LoopHeldUp: WARNING,

@@ -14,6 +14,7 @@ from math import nan
 
 from relay.domain.delivery import DeadReason, DeliveryStatus
 from relay.domain.failure import FailureReason
+from relay.domain.housekeeping import DayTable
 from relay.domain.outcome import DeferralReason, HandBackReason, OutcomeClass
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.telemetry import Loop, Process, RejectReason
@@ -201,6 +202,23 @@ JOURNAL_DEFAULT_PARTITION = _report(
     "relay_journal_default_partition_rows",
     "Events in the default partition, which is meant to be empty: a gateway's clock may be days off",
 )
+PARTITIONS_AHEAD = _report(
+    "relay_partitions_ahead",
+    "Days to come that have their partition, without one missing: 14 are made, and made anew each minute",
+    _closed("table", DayTable),
+)
+DAYS_DROPPED = _counter(
+    "relay_days_dropped_total", _DISPATCHER, "Days that were dropped for their age", _closed("table", DayTable)
+)
+EVENTS_PRUNED = _counter(
+    "relay_events_pruned_total", _DISPATCHER, "Events that went for their age, with their receipts and deliveries"
+)
+LOOP_HELD_UP = _counter(
+    "relay_loop_held_up_total",
+    _DISPATCHER,
+    "Rounds of a loop that were skipped for others' locks or an absent database, and are tried again",
+    _closed("loop", Loop),
+)
 LOOP_SUCCESS = _gauge(
     "relay_loop_last_success_timestamp_seconds",
     _DISPATCHER,
@@ -263,6 +281,10 @@ TABLE: tuple[Metric, ...] = (
     LEASES_LOST,
     DEFAULT_PARTITION,
     JOURNAL_DEFAULT_PARTITION,
+    PARTITIONS_AHEAD,
+    DAYS_DROPPED,
+    EVENTS_PRUNED,
+    LOOP_HELD_UP,
     LOOP_SUCCESS,
     BROKER_MODE,
     UNACCOUNTED,

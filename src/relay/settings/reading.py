@@ -9,8 +9,9 @@ names every fault; a check over several settings is left out only where one of t
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -123,6 +124,14 @@ _CHECKS = (
         ),
     ),
     _Check(
+        ("retain_attempts_days", "retry_window_secs"),
+        lambda s: s.retry_window_secs <= s.retain_attempts_days * DAY,
+        lambda s: (
+            f"is {s.retain_attempts_days}, shorter than deliveries are retried ({_shown(s, 'retry_window_secs')}):"
+            f" attempts would go while more are made; set it to at least {math.ceil(s.retry_window_secs / DAY)}"
+        ),
+    ),
+    _Check(
         ("tls_cert", "tls_key"),
         lambda s: (s.tls_cert is None) == (s.tls_key is None),
         lambda _: "and RELAY_TLS_KEY belong together: set both or neither",
@@ -223,23 +232,14 @@ def check_promises(settings: Settings) -> None:
 
 def cautions(settings: Settings) -> tuple[str, ...]:
     """What is set as somebody may want it and hardly ever should, a sentence each."""
-    told = []
-    if wide := _wide(settings.egress_allow_cidrs):
-        told.append(
-            f"RELAY_EGRESS_ALLOW_CIDRS opens {wide}, in which nearly every private address lies: whoever may"
-            " write an endpoint reaches all of this network; name the networks of the receivers"
-        )
-    if wide := _wide(settings.trusted_proxies):
-        told.append(
-            f"RELAY_TRUSTED_PROXIES names {wide}: whoever is in there can show any certificate as its own;"
-            " name the addresses of the proxies"
-        )
-    return tuple(told)
-
-
-def _wide(networks: Iterable[kinds.Network]) -> str:
-    """Those that are wider than any that somebody may own, separated by commas."""
-    return ", ".join(str(each) for each in networks if each.prefixlen < _WIDEST_PREFIX[each.version])
+    wide = [str(each) for each in settings.egress_allow_cidrs if each.prefixlen < _WIDEST_PREFIX[each.version]]
+    if not wide:
+        return ()
+    caution = (
+        f"RELAY_EGRESS_ALLOW_CIDRS opens {', '.join(wide)}, in which nearly every private address lies: whoever may"
+        " write an endpoint reaches all of this network; name the networks of the receivers"
+    )
+    return (caution,)
 
 
 def without_effect(settings: Settings) -> tuple[str, ...]:

@@ -135,11 +135,10 @@ class Settings:
         kinds.PATH,
         "no client certificates",
         "Authorities whose client certificates name a source, PEM.",
+        force=Force.REFUSED,
     )
     trusted_proxies: tuple[Network, ...] = setting(
-        kinds.NETWORKS,
-        "",
-        "Proxies that end TLS for the gateway: what they say of a client's certificate (`Client-Cert`) is believed.",
+        kinds.NETWORKS, "", "Proxies whose forwarded address and certificate headers are believed.", force=Force.REFUSED
     )
 
     max_payload_bytes: int = setting(
@@ -235,10 +234,14 @@ class Settings:
         kinds.decimal(0.1, 15), "5", "How often a dispatcher reports; `/readyz` misses it after 30 s."
     )
     retain_delivered_days: int = setting(
-        kinds.whole(1, 3650), "30", "Days that delivered events are kept, with their receipts.", force=Force.NOT_YET
+        kinds.whole(1, 3650),
+        "30",
+        "Days that events are kept, with receipts and deliveries, once everybody they were owed to has them.",
     )
-    retain_dead_days: int = setting(kinds.whole(1, 3650), "90", "Days that dead letters are kept.", force=Force.NOT_YET)
-    retain_attempts_days: int = setting(kinds.whole(1, 3650), "30", "Days that attempts are kept.", force=Force.NOT_YET)
+    retain_dead_days: int = setting(
+        kinds.whole(1, 3650), "90", "Days that a dead letter waits for a person; then its receipt closes as `expired`."
+    )
+    retain_attempts_days: int = setting(kinds.whole(1, 3650), "30", "Days that attempts are kept, by the day.")
 
     broker_url: Secret | None = optional(
         kinds.BROKER_URL,

@@ -167,6 +167,12 @@ async def transaction(connection: Connection, *, one_moment: bool = False) -> As
     await work.commit()
 
 
+async def bound_lock_waits(connection: Connection) -> None:
+    """Give up, with `StoreBusy`, what waits for a lock for half a second in this transaction: whoever waits for a lock
+    against everyone has everyone wait behind him."""
+    await connection.execute("set local lock_timeout = '500ms'")
+
+
 @contextmanager
 def _readable_address() -> Iterator[None]:
     """What the driver says of an address that it cannot read may quote a piece of the password."""

@@ -16,9 +16,9 @@ from uuid import UUID
 import asyncpg
 
 from relay.domain.backoff import DEFAULT, PATIENT
-from relay.domain.telemetry import QueueMeasured
+from relay.domain.housekeeping import DayTable, QueueMeasured
 from relay.store import statements
-from relay.store.database import Connection, Database, throw_away
+from relay.store.database import Connection, Database, bound_lock_waits, throw_away
 from relay.store.faults import CannotWrite, StoreBusy, StoreUnavailable
 
 DISPATCHER = "dispatcher"
@@ -82,6 +82,10 @@ class Reporting:
             open_breakers=tuple(each[0] for each in breakers),
             default_partition_rows=row["default_partition_rows"],
             journal_default_partition_rows=row["journal_default_partition_rows"],
+            days_ahead=(
+                (DayTable.JOURNAL, row["journal_days_ahead"]),
+                (DayTable.ATTEMPTS, row["attempt_days_ahead"]),
+            ),
             unaccounted=row["unaccounted"],
         )
 
@@ -171,10 +175,10 @@ class Health:
         """
         made = 0
         busy: list[StoreBusy] = []
-        for parent in ("journal", "delivery_attempts"):
+        for parent in DayTable:
             try:
                 async with self._database.transaction() as connection:
-                    await _bound_lock_waits(connection)
+                    await bound_lock_waits(connection)
                     made += await connection.fetchval(statements.text("ensure_partitions"), parent, days_ahead)
             except StoreBusy as fault:
                 busy.append(fault)
@@ -185,8 +189,3 @@ class Health:
 
 def _unless_none(limit: int | None) -> int:
     return sys.maxsize if limit is None else limit
-
-
-async def _bound_lock_waits(connection: Connection) -> None:
-    # attaching waits for a lock on what claims read, and everyone else queues up behind that wait
-    await connection.execute("set local lock_timeout = '500ms'")

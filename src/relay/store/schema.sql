@@ -410,6 +410,18 @@ CREATE FUNCTION public.credentials_in_force() RETURNS jsonb
     )
 $$;
 
+CREATE FUNCTION public.days_ahead(p_parent text) RETURNS bigint
+    LANGUAGE sql STABLE
+    SET "TimeZone" TO 'UTC'
+    AS $$
+    select min(d.ahead) - 1
+    from generate_series(0, 400) as d (ahead)
+    where not exists (
+        select from partitions_of(p_parent) p
+        where not p.is_default and coalesce(p.from_at <= now()::date + d.ahead, true)
+          and coalesce(p.below_at > now()::date + d.ahead, true))
+$$;
+
 CREATE FUNCTION public.deliveries_of(p_receipts uuid[]) RETURNS uuid[]
     LANGUAGE sql STABLE
     AS $$
@@ -425,40 +437,146 @@ CREATE FUNCTION public.deliveries_of(p_receipts uuid[]) RETURNS uuid[]
     )
 $$;
 
+CREATE FUNCTION public.drop_oldest_day(p_parent text, p_days double precision) RETURNS date
+    LANGUAGE plpgsql
+    AS $$
+declare
+    oldest record;
+begin
+    if not pg_try_advisory_xact_lock(hashtext('drop_oldest_day'), hashtext(p_parent)) then
+        return null;
+    end if;
+    select p.child, p.from_at into oldest from partitions_of(p_parent) p
+    where not p.is_default and p.below_at <= now() - greatest(p_days, 1) * interval '1 day'
+    order by p.below_at limit 1;
+    if oldest is null then
+        return null;
+    end if;
+    perform refuse_if_held(array[p_parent::regclass, oldest.child]);
+    execute format('lock table only %I in access exclusive mode', p_parent);
+    execute format('drop table %s', oldest.child);
+    return (oldest.from_at at time zone 'UTC')::date;
+end $$;
+
 CREATE FUNCTION public.ensure_day_partitions(parent text, days_ahead integer) RETURNS integer
     LANGUAGE plpgsql
+    SET "TimeZone" TO 'UTC'
     AS $_$
 declare
     day date;
     child text;
     made integer := 0;
-    today date := (now() at time zone 'UTC')::date;
+    today date := now()::date;
     key_column text := case parent when 'journal' then 'day' else 'at' end;
-    key_day text := case parent when 'journal' then 'day' else '(at at time zone ''UTC'')::date' end;
-    cast_to text := case parent when 'journal' then '' else ' 00:00:00+00' end;
-    stranded date[];
+    fallen date[];
+    missing date[];
 begin
     perform pg_advisory_xact_lock(hashtext('ensure_day_partitions'), hashtext(parent));
-    execute format(
-        'select coalesce(array_agg(distinct %1$s), ''{}'') from %2$I where %3$I >= %4$L and %3$I < %5$L',
-        key_day, parent || '_default', key_column, (today - 30) || cast_to, (today - 1) || cast_to)
-        into stranded;
-    for day in select generate_series(today - 1, today + days_ahead, interval '1 day')::date
-               union all select unnest(stranded) loop
+    execute format('select array(select distinct %I::date as day from %I order by day limit 100)',
+                   key_column, parent || '_default') into fallen;
+    missing := array(
+        select distinct d.day from unnest(fallen || array(
+            select n::date from generate_series(today - 1, today + days_ahead, interval '1 day') n)) as d (day)
+        where isfinite(d.day) and not exists (
+            select from partitions_of(parent) p
+            where not p.is_default and coalesce(p.from_at < d.day + 1, true) and coalesce(p.below_at > d.day, true))
+        order by d.day);
+    if missing <> '{}' then
+        perform refuse_if_held(array[(parent || '_default')::regclass]);
+    end if;
+    foreach day in array missing loop
         child := parent || '_' || to_char(day, 'YYYYMMDD');
-        continue when to_regclass(child) is not null;
+        while to_regclass(child) is not null loop
+            child := child || '_again';  -- somebody keeps a table of that name
+        end loop;
         execute format('create table %I (like %I including all)', child, parent);
         execute format('lock table %I in access exclusive mode', parent || '_default');
         execute format(
             'with fallen as (delete from %1$I where %2$I >= %3$L and %2$I < %4$L returning *)'
             ' insert into %5$I select * from fallen',
-            parent || '_default', key_column, day || cast_to, (day + 1) || cast_to, child);
-        execute format('alter table %I attach partition %I for values from (%L) to (%L)',
-            parent, child, day || cast_to, (day + 1) || cast_to);
+            parent || '_default', key_column, day, day + 1, child);
+        execute format('alter table %I attach partition %I for values from (%L) to (%L)', parent, child, day, day + 1);
         made := made + 1;
     end loop;
     return made;
 end $_$;
+
+CREATE FUNCTION public.events_to_keep(p_day date, p_first uuid, p_last uuid, p_delivered double precision, p_most integer) RETURNS uuid[]
+    LANGUAGE sql STABLE
+    AS $$
+    select array(
+        select k.id from (
+            (select j.receipt_id as id from journal j
+             left join receipts r on r.id = j.receipt_id
+             where j.day = p_day
+               and (r.id is null or j.partition not between 0 and 15 or j.number < 1
+                    or (r.outcome is null and r.void_at is null)
+                    or r.void_at > now() - p_delivered * interval '1 day'
+                    or (r.outcome <> 'expired' and r.closed_at > now() - p_delivered * interval '1 day')
+                    or (r.outcome = 'expired' and r.acked > 0 and exists (
+                        select from deliveries d
+                        where d.id between overlay(r.id::text placing '00000000' from 29)::uuid
+                                       and overlay(r.id::text placing 'ffffffff' from 29)::uuid
+                          and d.acked_at > now() - p_delivered * interval '1 day')))
+             limit p_most)
+            union
+            select o.id from owed_between(p_first, p_last, p_most) o
+        ) k limit p_most)
+$$;
+
+CREATE FUNCTION public.expire_dead_letters(p_days double precision, p_batch integer) RETURNS TABLE(deliveries bigint, events bigint, closed bigint)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    before timestamptz := now() - p_days * interval '1 day';
+    dead uuid[];
+    unrouted uuid[];
+    of_receipts uuid[];
+    closed_now bigint;
+begin
+    select array_agg(d.id) into dead
+    from (select n.id from tenants t
+          cross join lateral (
+              select d0.id from deliveries d0
+              where (d0.tenant, d0.dead_at) <= (t.id, before) and d0.tenant >= t.id
+                and d0.status = 'dead' and d0.discarded_at is null
+              order by d0.tenant, d0.dead_at, d0.id limit p_batch
+          ) n
+          limit p_batch) d;
+    perform from deliveries d where d.id = any (dead) order by d.id for no key update of d;
+    with given_up as (
+        update deliveries d set discarded_at = now()
+        where d.id = any (dead) and d.status = 'dead' and d.discarded_at is null and d.dead_at <= before
+        returning d.receipt_id
+    )
+    select array_agg(g.receipt_id) into of_receipts from given_up g;
+    select array_agg(u.id) into unrouted
+    from (select n.id from tenants t
+          cross join lateral (
+              select r0.id from receipts r0
+              where (r0.tenant, r0.unrouted_at) <= (t.id, before) and r0.tenant >= t.id and r0.unrouted_at is not null
+              order by r0.tenant, r0.unrouted_at, r0.id limit p_batch
+          ) n
+          limit p_batch) u;
+    perform from receipts r where r.id = any (of_receipts || unrouted) order by r.id for no key update;
+    with changed as (
+        update receipts r
+        set discarded = r.discarded + g.dead_letters, unrouted_at = null,
+            outcome = case when r.acked + r.discarded + g.dead_letters >= greatest(r.expected, 1)
+                           then 'expired'::receipt_outcome end,
+            closed_at = case when r.acked + r.discarded + g.dead_letters >= greatest(r.expected, 1)
+                             then clock_timestamp() end
+        from (select x.id, count(*)::integer as dead_letters from unnest(of_receipts || unrouted) as x (id)
+              group by x.id) g
+        where r.id = g.id
+          and (r.id = any (of_receipts) or r.unrouted_at <= before)
+        returning r.outcome
+    )
+    select count(c.outcome) into closed_now from changed c;
+    return query select coalesce(cardinality(of_receipts), 0)::bigint, coalesce(cardinality(unrouted), 0)::bigint,
+                        closed_now;
+end $$;
 
 CREATE FUNCTION public.is_doubtful(s public.endpoint_state, p_breaker boolean, p_now timestamp with time zone) RETURNS boolean
     LANGUAGE sql STABLE
@@ -506,6 +624,132 @@ CREATE FUNCTION public.opens_at(e public.endpoints, s public.endpoint_state, p_b
              then s.tokens_at + least((1 - s.tokens) / e.rate_per_second, 1e9) * interval '1 second' end
     )
 $$;
+
+CREATE FUNCTION public.owed_between(p_first uuid, p_last uuid, p_most integer) RETURNS TABLE(id uuid)
+    LANGUAGE sql STABLE
+    AS $$
+    select d.receipt_id from tenants t
+    cross join lateral (
+        select d0.receipt_id from deliveries d0
+        where d0.tenant = t.id and d0.id between p_first and p_last
+          and d0.status in ('pending', 'in_flight', 'dead') and d0.discarded_at is null
+        limit p_most
+    ) d
+    union
+    select u.id from tenants t
+    cross join lateral (
+        select r0.id from receipts r0
+        where r0.tenant = t.id and r0.id between p_first and p_last and r0.unrouted_at is not null
+        limit p_most
+    ) u
+$$;
+
+CREATE FUNCTION public.partitions_of(p_parent text) RETURNS TABLE(child regclass, from_at timestamp with time zone, below_at timestamp with time zone, is_default boolean)
+    LANGUAGE sql STABLE
+    SET "TimeZone" TO 'UTC'
+    AS $$
+    select c.oid::regclass, substring(b.bounds from 'FROM \(''([^'']+)''\)')::timestamptz,
+           substring(b.bounds from 'TO \(''([^'']+)''\)')::timestamptz, b.bounds = 'DEFAULT'
+    from pg_inherits i
+    join pg_class c on c.oid = i.inhrelid
+    cross join lateral (select pg_get_expr(c.relpartbound, c.oid) as bounds) b
+    where i.inhparent = to_regclass(p_parent)
+$$;
+
+CREATE FUNCTION public.prune_journal_day(p_day date, p_first uuid, p_last uuid, p_delivered double precision) RETURNS TABLE(result text, gone bigint, kept bigint)
+    LANGUAGE plpgsql
+    SET "TimeZone" TO 'UTC'
+    AS $$
+#variable_conflict use_column
+declare
+    most constant integer := 50000;
+    most_bytes constant bigint := 64 * 1024 * 1024;
+    few_bytes constant bigint := 1024 * 1024;
+    old regclass;
+    staying uuid[];
+    staying_bytes bigint;
+    total bigint;
+    partitions smallint[];
+    firsts bigint[];
+    lasts bigint[];
+begin
+    if not pg_try_advisory_xact_lock(hashtext('prune_journal_day'), p_day - date '2000-01-01') then
+        return query select 'elsewhere', 0::bigint, 0::bigint;
+        return;
+    end if;
+    select p.child into old from partitions_of('journal') p
+    where p.from_at = p_day::timestamptz and p.below_at = (p_day + 1)::timestamptz;
+    if old is null then
+        return query select 'absent', 0::bigint, 0::bigint;
+        return;
+    end if;
+    perform refuse_if_held(array[old]);
+    execute format('lock table %s in share mode', old);
+
+    select count(*) into total from journal j where j.day = p_day;
+    if exists (select from idempotency_keys k
+               where k.journal_day = p_day and k.expires_at > now() - interval '1 hour') then
+        staying := null;
+    else
+        staying := events_to_keep(p_day, p_first, p_last, p_delivered, most + 1);
+        select coalesce(sum(octet_length(j.payload)), 0) into staying_bytes
+        from unnest(staying) as s (id) join journal j on j.day = p_day and j.receipt_id = s.id;
+    end if;
+    if staying is null or cardinality(staying) > most or cardinality(staying) >= total and total > 0
+       or staying_bytes > most_bytes or cardinality(staying) > total / 2 and staying_bytes > few_bytes then
+        insert into old_days as o (day, kept, look_again_at)
+        values (p_day, total, now() + case when total > 10000 then interval '6 hours' else interval '0' end)
+        on conflict (day) do update set kept = excluded.kept, look_again_at = excluded.look_again_at;
+        return query select 'kept', 0::bigint, total;
+        return;
+    end if;
+
+    with island as (
+        select i.partition, int8range(min(i.number), max(i.number), '[]') as span
+        from (select j.partition, j.number,
+                     j.number - row_number() over (partition by j.partition order by j.number) as island
+              from journal j where j.day = p_day and j.receipt_id <> all (staying)) i
+        group by i.partition, i.island
+    ), known as (
+        select i.partition, i.span from island i
+        union all
+        select p.partition, int8range(p.first, p.last, '[]') from pruned_ranges p where p.day = p_day
+    )
+    select array_agg(r.partition), array_agg(lower(r.span)), array_agg(upper(r.span) - 1)
+    into partitions, firsts, lasts
+    from (select k.partition, unnest(range_agg(k.span)) as span from known k group by k.partition) r;
+    delete from pruned_ranges p where p.day = p_day;
+    insert into pruned_ranges (day, partition, first, last)
+    select p_day, n.partition, n.first, n.last from unnest(partitions, firsts, lasts) as n (partition, first, last);
+    insert into old_days as o (day, kept, look_again_at, pruned_at)
+    values (p_day, cardinality(staying), now(), now())
+    on conflict (day) do update
+        set kept = excluded.kept, look_again_at = excluded.look_again_at, pruned_at = excluded.pruned_at,
+            swept_at = null;
+
+    if staying = '{}' then
+        perform refuse_if_held(array['journal'::regclass, old]);
+        lock table only journal in access exclusive mode;
+        execute format('lock table %s in access exclusive mode', old);
+    else
+        create temporary table staying_events on commit drop as
+            select j.* from unnest(staying) as s (id) join journal j on j.day = p_day and j.receipt_id = s.id;
+        perform refuse_if_held(array[old]);
+        execute format('lock table %s in access exclusive mode', old);
+    end if;
+    if exists (select from owed_between(p_first, p_last, most + 1) o where o.id <> all (staying)) then
+        raise exception using errcode = 'lock_not_available', message = format('something of %s is owed again', old);
+    end if;
+    if staying = '{}' then
+        execute format('drop table %s', old);
+    else
+        execute format('truncate %s', old);
+        execute format('insert into %s select * from staying_events', old);
+        drop table staying_events;
+    end if;
+    return query select case when staying = '{}' then 'dropped' else 'thinned' end, total - cardinality(staying),
+                        cardinality(staying)::bigint;
+end $$;
 
 CREATE FUNCTION public.record_outcomes(o_delivery uuid[], o_token uuid[], o_receipt uuid[], o_claimed_at timestamp with time zone[], o_attempt integer[], o_generation integer[], o_class text[], o_move text[], o_delay double precision[], o_dead_reason text[], o_reason text[], o_status_code smallint[], o_error_class text[], o_snippet text[], o_wait_ms real[], o_connect_ms real[], o_send_ms real[], o_first_byte_ms real[], o_total_ms real[], o_display_url text[], o_endpoint uuid[], o_answered boolean[], o_hold double precision[], o_hold_reason text[], p_threshold integer, p_cooldown double precision, p_max_cooldown double precision) RETURNS TABLE(delivery_id uuid, lease_token uuid, moved boolean, outcome public.receipt_outcome, lane uuid, breaker public.breaker_status, trips integer)
     LANGUAGE plpgsql
@@ -650,6 +894,30 @@ begin
             on c.receipt = o.receipt;
 end $$;
 
+CREATE FUNCTION public.refuse_if_held(p_tables regclass[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    here oid := (select d.oid from pg_database d where d.datname = current_database());
+    holders text[] := array(
+        select l.virtualtransaction from pg_locks l
+        where l.locktype = 'relation' and l.database = here and l.relation = any (p_tables::oid[])
+          and l.pid is distinct from pg_backend_pid());
+    held regclass;
+begin
+    if holders = '{}' then
+        return;
+    end if;
+    perform pg_sleep(0.2);
+    select l.relation::regclass into held from pg_locks l
+    where l.locktype = 'relation' and l.database = here and l.relation = any (p_tables::oid[])
+      and l.virtualtransaction = any (holders)
+    limit 1;
+    if held is not null then
+        raise exception using errcode = 'lock_not_available', message = format('%s is in use for long', held);
+    end if;
+end $$;
+
 CREATE FUNCTION public.refuse_rewriting() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -680,6 +948,47 @@ begin
     update deliveries d set status = 'pending', due_at = now(), owed_by = pg_current_xact_id()
     where d.id = any (owed) and d.receipt_id = any (revived) and d.status = 'void';
     return revived;
+end $$;
+
+CREATE FUNCTION public.sweep_pruned_day(p_day date, p_after uuid, p_last uuid, p_batch integer) RETURNS TABLE(reached uuid, receipts bigint, deliveries bigint)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    over uuid[];
+    furthest uuid;
+    parts uuid[];
+    swept bigint;
+    parts_swept bigint;
+begin
+    select array_agg(n.id), max(n.id::text)::uuid into over, furthest
+    from (
+        select c.id, sum(greatest(c.expected, 1)) over (order by c.id) - greatest(c.expected, 1) as before
+        from (
+            select r.id, r.expected from receipts r
+            where r.id > p_after and r.id <= p_last and r.journal_day = p_day
+              and not exists (select from journal j where j.day = p_day and j.receipt_id = r.id)
+            order by r.id limit p_batch
+        ) c
+    ) n
+    where n.before < p_batch;
+    if over is null then
+        return;
+    end if;
+    parts := deliveries_of(over);
+    perform from deliveries d where d.id = any (parts) order by d.id for update of d;
+    perform from receipts r where r.id = any (over) order by r.id for update;
+    over := array(select x.id from unnest(over) as x (id)
+                  except
+                  select d.receipt_id from deliveries d
+                  where d.id = any (parts) and d.status in ('pending', 'in_flight'));
+    parts := deliveries_of(over);
+    delete from past_generations g where g.delivery_id = any (parts);
+    delete from deliveries d where d.id = any (parts);
+    get diagnostics parts_swept = row_count;
+    delete from receipts r where r.id = any (over);
+    get diagnostics swept = row_count;
+    return query select furthest, swept, parts_swept;
 end $$;
 
 CREATE FUNCTION public.teach_lanes(p_lanes uuid[], p_held uuid[], p_held_tokens uuid[], o_delivery uuid[], o_token uuid[], o_claimed_at timestamp with time zone[], o_endpoint uuid[], o_answered boolean[], o_hold double precision[], o_hold_reason text[], p_threshold integer, p_cooldown double precision, p_max_cooldown double precision) RETURNS TABLE(lane uuid, breaker public.breaker_status, trips integer)
@@ -1035,6 +1344,14 @@ CREATE VIEW public.listed_standbys AS
   WHERE ((state = 'streaming'::text) AND (sync_priority > 0))
   GROUP BY (lower(application_name));
 
+CREATE TABLE public.old_days (
+    day date NOT NULL,
+    kept bigint NOT NULL,
+    look_again_at timestamp with time zone NOT NULL,
+    pruned_at timestamp with time zone,
+    swept_at timestamp with time zone
+);
+
 CREATE TABLE public.past_generations (
     delivery_id uuid NOT NULL,
     generation integer NOT NULL,
@@ -1075,7 +1392,7 @@ CREATE TABLE public.receipts (
     CONSTRAINT receipts_check1 CHECK (((outcome IS NULL) = (closed_at IS NULL))),
     CONSTRAINT receipts_void_check CHECK (((void_at IS NULL) OR ((outcome IS NULL) AND (unrouted_at IS NULL))))
 )
-WITH (fillfactor='45');
+WITH (fillfactor='45', autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_threshold='20000');
 
 CREATE TABLE public.request_keys (
     tenant text NOT NULL,
@@ -1248,6 +1565,9 @@ ALTER TABLE ONLY public.keys
 
 ALTER TABLE ONLY public.last_verification
     ADD CONSTRAINT last_verification_pkey PRIMARY KEY (singleton);
+
+ALTER TABLE ONLY public.old_days
+    ADD CONSTRAINT old_days_pkey PRIMARY KEY (day);
 
 ALTER TABLE ONLY public.past_generations
     ADD CONSTRAINT past_generations_pkey PRIMARY KEY (delivery_id, generation);

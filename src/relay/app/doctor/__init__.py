@@ -16,6 +16,7 @@ from relay.app.doctor.gateway import GatewayFound, examine_gateway
 from relay.app.doctor.receivers import examine_receivers
 from relay.app.doctor.standing import examine_standing
 from relay.app.doctor.threads import LeftAlone
+from relay.app.windows import windows_of
 from relay.settings import Settings
 from relay.store.database import Database
 
@@ -41,7 +42,9 @@ async def examine(settings: Settings, *, endpoint: str | None, is_here: bool) ->
 
     async def further(database: Database) -> Findings:
         receivers = await examine_receivers(database, settings, endpoint, answers)
-        return receivers if endpoint is not None else (*receivers, *await examine_standing(database))
+        return (
+            receivers if endpoint is not None else (*receivers, *await examine_standing(database, windows_of(settings)))
+        )
 
     scheme = "http" if settings.tls_cert is None else "https"
     groups = await asyncio.gather(

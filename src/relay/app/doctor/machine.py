@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import shutil
 import ssl
-import time
 from pathlib import Path
 
 import httpx
@@ -16,7 +15,7 @@ import httpx
 from relay.app.doctor.findings import Finding, Findings, fault, ok, warning
 from relay.app.faults import CannotRun
 from relay.app.listening import listen, url_of
-from relay.app.tls import tls_of
+from relay.app.serving import tls_of
 from relay.sender import NoAuthorities
 from relay.sender.authorities import find
 from relay.settings import Bind, Settings, SettingsError, cautions, check_promises, without_effect
@@ -59,24 +58,12 @@ def examine_authorities() -> Findings:
 
 
 def examine_certificate(settings: Settings) -> Findings:
-    """The gateway's own certificate, if it is to show one, and whose it takes from clients."""
+    """The gateway's own certificate, if it is to show one."""
     try:
         tls = tls_of(settings)
     except CannotRun as trouble:
         return (fault("certificate", str(trouble)),)
-    if tls is None:
-        return ()
-    fits = ok("certificate", f"{tls.certificate} and its key fit")
-    return (fits,) if tls.client_ca is None else (fits, _client_authorities(tls.context(), tls.client_ca))
-
-
-def _client_authorities(context: ssl.SSLContext, path: Path) -> Finding:
-    """The authorities of client certificates, which `context` trusts."""
-    count, now = context.cert_store_stats()["x509"], time.time()
-    over = sum(ssl.cert_time_to_seconds(str(each["notAfter"])) < now for each in context.get_ca_certs())
-    if over:
-        return warning("client authorities", f"{over} of {count} in {path} have expired: nobody they signed gets in")
-    return ok("client authorities", f"{count} in {path}")
+    return () if tls is None else (ok("certificate", f"{tls.certificate} and its key fit"),)
 
 
 def examine_disk(settings: Settings) -> Findings:

@@ -91,6 +91,7 @@ select (select count(d.due_at) from deliveries d where d.status = 'pending') as 
         where e.status = 'active' and e.removed_at is null) as oldest_owed_age,
        (select count(*) from delivery_attempts_default) as default_partition_rows,
        (select count(*) from journal_default) as journal_default_partition_rows,
+       days_ahead('journal') as journal_days_ahead, days_ahead('delivery_attempts') as attempt_days_ahead,
        (select v.unaccounted from last_verification v) as unaccounted;
 
 -- name: measure_lateness

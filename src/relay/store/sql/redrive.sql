@@ -3,8 +3,10 @@
 
 -- name: find_receipt
 -- parameters: tenant, receipt
--- index: receipts_pkey or receipts_page
-select r.id, r.expected from receipts r where r.tenant = $1 and r.id = $2 and r.void_at is null;
+-- index: receipts_pkey or receipts_page, journal_pkey
+select r.id, r.expected from receipts r
+where r.tenant = $1 and r.id = $2 and r.void_at is null
+  and exists (select from journal j where j.day = r.journal_day and j.receipt_id = r.id);
 
 -- name: deliveries_of_receipt
 -- parameters: tenant, receipt, first delivery id, last delivery id, endpoints uuid[]
@@ -17,23 +19,26 @@ order by d.id;
 
 -- name: lock_delivery
 -- parameters: tenant, delivery
--- index: deliveries_pkey, endpoints_pkey
+-- index: deliveries_pkey, endpoints_pkey, journal_pkey
 select d.status::text as status, d.lease_token is not null as leased, e.removed_at is not null as removed
 from deliveries d join endpoints e on e.id = d.endpoint_id
 where d.tenant = $1 and d.id = $2 and d.status <> 'void'
+  and exists (select from journal j where j.day = d.journal_day and j.receipt_id = d.receipt_id)
 order by d.id for no key update of d;
 
 -- name: redrive_deliveries
 -- parameters: tenant, deliveries uuid[], which text
--- index: deliveries_pkey, endpoints_pkey
+-- index: deliveries_pkey, endpoints_pkey, journal_pkey
 -- Sends again: in a new generation, due now, under the same id. Which: `any`; `unacked`, but for what waits for its first
 -- attempt anyway; or `dead`, of which a person gave up none. What removed endpoints are owed stays as it is; one that is
--- removed meanwhile has it buried again by the reaper.
+-- removed meanwhile has it buried again by the reaper. The event must be there, and is from now on until the end of the
+-- transaction: that it was read keeps its day from being pruned.
 with held as materialized (
     select d.id, d.acked_at, d.dead_at, d.discarded_at is not null as discarded
     from deliveries d join endpoints e on e.id = d.endpoint_id
     where d.tenant = $1 and d.id = any ($2::uuid[]) and d.lease_token is null and d.status <> 'void'
       and e.removed_at is null
+      and exists (select from journal j where j.day = d.journal_day and j.receipt_id = d.receipt_id)
       and case $3::text when 'any' then true
                         when 'unacked' then d.acked_at is null and (d.status <> 'pending' or d.attempts > 0)
                         else d.status = 'dead' and d.discarded_at is null end
@@ -67,12 +72,15 @@ returning d.id, d.receipt_id;
 
 -- name: lock_receipts
 -- parameters: tenant, receipts uuid[]
--- index: receipts_pkey
+-- index: receipts_pkey, journal_pkey
 -- The tenant is compared in a way that no index serves: each receipt is found by its id, even in an early plan.
--- `unrouted` tells that an event waits because no rule matched it, `given_up` that a person gave it up since.
+-- `unrouted` tells that an event waits because no rule matched it, `given_up` that it was given up since. The event is
+-- read for the same reason as above.
 select r.id, r.type, r.journal_day, r.unrouted_at is not null as unrouted,
        r.expected = 0 and r.discarded > 0 as given_up
-from receipts r where r.id = any ($2::uuid[]) and r.tenant is not distinct from $1
+from receipts r
+where r.id = any ($2::uuid[]) and r.tenant is not distinct from $1
+  and exists (select from journal j where j.day = r.journal_day and j.receipt_id = r.id)
 order by r.id for no key update;
 
 -- name: reopen_receipts

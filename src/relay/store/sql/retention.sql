@@ -41,3 +41,60 @@ with expired as materialized (
 delete from signed_requests i using expired e
 where i.tenant = e.tenant and i.source = e.source and i.digest = e.digest and i.expires_at <= now()
 returning i.digest;
+
+-- name: expire_dead_letters
+-- parameters: days double precision, batch integer
+-- index: deliveries_dead, receipts_unrouted, deliveries_pkey, receipts_pkey
+select * from expire_dead_letters($1, $2);
+
+-- name: drop_oldest_day
+-- parameters: parent table, days double precision
+-- index:
+select drop_oldest_day($1, $2);
+
+-- name: days_to_prune
+-- parameters: days double precision
+-- index: old_days_pkey
+-- Days of the journal that ended before so many days ago, the oldest first, but for those at which another look pays later.
+select (p.from_at at time zone 'UTC')::date as day from partitions_of('journal') p
+left join old_days o on o.day = (p.from_at at time zone 'UTC')::date
+where not p.is_default and p.below_at <= now() - greatest($1, 1) * interval '1 day'
+  and (o.look_again_at is null or o.look_again_at <= now())
+order by 1;
+
+-- name: prune_journal_day
+-- parameters: day date, first id, last id, days double precision
+-- index: receipts_pkey, journal_pkey, deliveries_owed, receipts_unrouted_page
+select * from prune_journal_day($1, $2, $3, $4);
+
+-- name: days_to_sweep
+-- parameters:
+-- index: old_days_pkey
+select o.day, o.pruned_at from old_days o where o.pruned_at is not null and o.swept_at is null order by o.day;
+
+-- name: sweep_pruned_day
+-- parameters: day date, after id, last id, batch integer
+-- index: receipts_pkey, journal_pkey, deliveries_pkey, past_generations_pkey
+select * from sweep_pruned_day($1, $2, $3, $4);
+
+-- name: mark_day_swept
+-- parameters: day date, pruned_at
+-- index: old_days_pkey
+-- Unless it was pruned again meanwhile. One of which nothing is left is forgotten.
+with forgotten as (
+    delete from old_days o where o.day = $1 and o.pruned_at = $2 and o.kept = 0
+)
+update old_days o set swept_at = now() where o.day = $1 and o.pruned_at = $2 and o.kept > 0;
+
+-- name: overdue_days
+-- parameters: attempts days double precision, events days double precision
+-- index: old_days_pkey
+-- What is a day later than it should be: days of attempts that are still there, days of the journal that nobody has looked
+-- at for a day, days of which events went and not what belongs to them.
+select (select count(*) from partitions_of('delivery_attempts') p
+        where not p.is_default and p.below_at <= now() - ($1 + 1) * interval '1 day') as attempts,
+       (select count(*) from partitions_of('journal') p
+        left join old_days o on o.day = (p.from_at at time zone 'UTC')::date
+        where not p.is_default and p.below_at <= now() - ($2 + 1) * interval '1 day'
+          and (o.day is null or o.look_again_at < now() - interval '1 day')) as events,
+       (select count(*) from old_days o where o.swept_at is null and o.pruned_at < now() - interval '1 day') as unswept;
