@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from relay.api import acking
+from relay.api.acking import Acking
 from relay.domain.delivery import DeliveryMove
 from relay.domain.outcome import OutcomeClass
 from relay.domain.telemetry import DeliveriesAcked, ReceiptsClosed
-from tests.api.world import World
+from relay.store.acks import Ack, AckWanted
+from relay.store.faults import StoreUnavailable
+from tests.api.world import World, new_id
+from tests.support.administration import TENANT
 from tests.support.asgi import Reply
 
 
@@ -135,3 +141,23 @@ async def test_a_late_ack_takes_a_dead_letter_off_the_list(world: World) -> None
     assert (await world.get("/v1/dead-letters")).json()["data"] == []
     shown = (await world.get(f"/v1/receipts/{accepted['receipt_id']}")).json()
     assert [entry["what"] for entry in shown["timeline"]][-3:] == ["dead_lettered", "acked", "closed"]
+
+
+async def test_a_database_that_is_away_is_told_to_all_who_wait_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each transaction would wait for it anew, and whoever stands last for all of them."""
+    monkeypatch.setattr(acking, "MOST", 1)
+    taking: Acking = world.api.state.acking
+    asked: list[int] = []
+    acknowledge = taking._acks.acknowledge
+
+    async def counted(wanted: Sequence[AckWanted]) -> list[Ack | None]:
+        asked.append(len(wanted))
+        return await acknowledge(wanted)
+
+    monkeypatch.setattr(taking._acks, "acknowledge", counted)
+    await world.database.close()
+    calls = (taking.take(AckWanted(TENANT, new_id(), None, "ledger")) for _ in range(3))
+    assert [type(each) for each in await asyncio.gather(*calls, return_exceptions=True)] == [StoreUnavailable] * 3
+    assert asked == [1]

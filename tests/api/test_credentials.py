@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import asyncpg
 import pytest
 
 from relay.api.callers import needed
@@ -14,6 +16,7 @@ from tests.api.description import operations
 from tests.api.world import World
 from tests.support.administration import bearer, signed
 from tests.support.asgi import Reply, call
+from tests.support.installation import eventually
 
 KEYS, SOURCES, TENANTS = "/v1/keys", "/v1/sources", "/v1/tenants"
 OTHER = "acct_other"
@@ -121,6 +124,34 @@ async def test_nobody_makes_a_key_that_may_more_than_itself(world: World) -> Non
     )
     assert refused(await world.send("POST", TENANTS, {"name": "t"})) == (403, "scope_missing")
     assert await world.count("keys") == 1
+
+
+@pytest.mark.parametrize(("revoked", "status"), [("other", 201), ("caller", 401)])
+async def test_a_change_that_others_came_before_is_made_if_its_caller_still_may(
+    world: World, revoked: str, status: int
+) -> None:
+    """A key that is being revoked makes no successor, and any other waits for its turn."""
+    await administered(world, "admin")
+    caller = await created(world, KEYS, name="caller", scopes=["admin"])
+    await created(world, KEYS, name="other", scopes=["admin"])
+    world.shown[:] = [bearer(caller["secret"])]
+
+    async def it_waits() -> bool:
+        waiting = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        return bool(await holder.fetch(waiting))
+
+    holder = await asyncpg.connect(world.dsn)
+    try:
+        async with holder.transaction():
+            await holder.execute("update versions set credentials = credentials + 1")
+            await holder.execute("update keys set revoked_at = now() where name = $1", revoked)
+            making = asyncio.create_task(world.send("POST", KEYS, {"name": "successor", "scopes": ["admin"]}))
+            await eventually(it_waits, 10.0, "the change waits for the one before it")
+    finally:
+        await holder.close()
+    assert (await making).status == status
+    made = await world.sql("select actor from audit where name = 'successor'")
+    assert [row["actor"] for row in made] == ["key:caller"] * (status == 201)
 
 
 async def test_an_operator_works_in_the_tenant_that_it_names(world: World) -> None:

@@ -30,7 +30,7 @@ from relay.domain.chat import transport_of
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.secret import Secret
 from relay.sender import NoAuthorities
-from relay.settings import Bind, read
+from relay.settings import Bind, Settings, read
 from relay.store.database import Database
 from relay.store.endpoints import Endpoints
 from relay.store.health import DISPATCHER, Health
@@ -378,7 +378,7 @@ def test_no_authorities_at_all_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_settings_without_effect_are_a_warning_and_promises_that_are_not_kept_a_fault() -> None:
-    refused = machine.examine_settings(read({"RELAY_TRUSTED_PROXIES": "10.0.0.0/8"}))
+    refused = machine.examine_settings(read({"RELAY_BROKER_URL": "redis://cache"}))
     assert [each.level for each in refused] == [Level.FAULT]
     idle = machine.examine_settings(read({"RELAY_BROKER_SWEEP_SECS": "30"}))
     assert [each.level for each in idle] == [Level.WARNING]
@@ -388,6 +388,37 @@ def test_a_certificate_that_cannot_be_used_is_a_fault(tmp_path: Path) -> None:
     settings = read({"RELAY_TLS_CERT": str(tmp_path / "a.pem"), "RELAY_TLS_KEY": str(tmp_path / "b.pem")})
     (found,) = machine.examine_certificate(settings)
     assert found.level is Level.FAULT
+
+
+def authorities(folder: Path, *texts: bytes) -> Settings:
+    """Settings of a gateway that asks for certificates of these authorities."""
+    server, clients = certificates.issue(folder, "localhost"), folder / "clients.pem"
+    clients.write_bytes(b"".join(texts))
+    files = {"CERT": server.certificate, "KEY": server.key, "CLIENT_CA": clients}
+    return read({f"RELAY_TLS_{name}": str(path) for name, path in files.items()})
+
+
+def test_the_authorities_of_clients_are_counted_and_a_file_without_any_is_a_fault(tmp_path: Path) -> None:
+    one, two = (certificates.ClientAuthority(tmp_path, name).path.read_bytes() for name in ("one", "two"))
+    _, found = machine.examine_certificate(authorities(tmp_path, one, two))
+    assert (found.level, found.text) == (Level.OK, f"2 in {tmp_path / 'clients.pem'}")
+    (found,) = machine.examine_certificate(authorities(tmp_path))
+    assert found.level is Level.FAULT
+    assert "RELAY_TLS_CLIENT_CA" in found.text
+
+
+def test_authorities_that_have_expired_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = authorities(tmp_path, certificates.ClientAuthority(tmp_path).path.read_bytes())
+    monkeypatch.setattr("relay.app.doctor.machine.time.time", lambda: 4e9)
+    _, found = machine.examine_certificate(settings)
+    assert found.level is Level.WARNING
+    assert found.text.startswith("1 of 1 in ")
+
+
+def test_networks_of_proxies_that_are_nearly_everybody_are_a_warning() -> None:
+    (found,) = machine.examine_settings(read({"RELAY_TRUSTED_PROXIES": "0.0.0.0/0,10.0.0.1"}))
+    assert found.level is Level.WARNING
+    assert "RELAY_TRUSTED_PROXIES names 0.0.0.0/0:" in found.text
 
 
 async def test_a_check_that_hangs_ends_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,8 @@ from relay.app import listening, serving
 from relay.app.exposition import dispatcher_http
 from relay.app.faults import CannotRun
 from relay.app.listening import address_of, listen
-from relay.app.serving import HEAD_BYTES, Tls, serve, tls_of
+from relay.app.serving import HEAD_BYTES, serve
+from relay.app.tls import Tls, tls_of
 from relay.settings import Bind, read
 from relay.web.answers import Answer
 from relay.web.exchange import Intake, send_answer

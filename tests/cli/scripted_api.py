@@ -69,6 +69,9 @@ def scripted(answer: Callable[[Call], Answer]) -> Iterator[ScriptedApi]:
             self.end_headers()
             self.wfile.write(body)
 
+        def do_PATCH(self) -> None:
+            self._do()
+
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 

@@ -1,4 +1,4 @@
-"""Claims about `relay keys` and `relay sources`: the first key without a gateway, and the rest through one."""
+"""Claims about `relay keys`, `relay sources` and `relay tenants`: the first key without a gateway, all else by one."""
 
 from __future__ import annotations
 
@@ -68,10 +68,46 @@ def test_a_source_is_made_rotated_and_removed(admin: Shell) -> None:
     assert "billing-2" not in [each["name"] for each in admin.document("keys", "list")]
 
 
+def test_a_tenant_is_made_with_a_key_of_its_own_and_removed(guarded: tuple[Service, str], admin: Shell) -> None:
+    made = admin.document("tenants", "create", "Acme", "--id", "acct_acme")
+    assert (made["id"], made["name"], made["strict_schemas"]) == ("acct_acme", "Acme", False)
+    key = admin.document("keys", "create", "acme", "--scope", "admin", "--tenant", "acct_acme")
+    acme = Shell(RELAY_URL=guarded[0].url, RELAY_API_KEY=key["secret"])
+    assert acme.document("tenants", "list") == [made]
+    assert {"acct_default", "acct_acme"} <= {each["id"] for each in admin.document("tenants", "list")}
+    in_use = admin.run("tenants", "remove", "acct_acme", "--yes")
+    assert (in_use.returncode, "(tenant_in_use)" in only_line(in_use.stderr)) == (1, True)
+    made = admin.document("tenants", "create", "Bolt")
+    assert admin.document("tenants", "remove", made["id"], "--yes") == {"id": made["id"], "removed": True}
+    assert made["id"] not in [each["id"] for each in admin.document("tenants", "list")]
+    gone = admin.run("tenants", "remove", made["id"], "--yes")
+    assert (gone.returncode, "(not_found)" in only_line(gone.stderr)) == (1, True)
+
+
+def test_a_tenant_is_strict_from_its_creation_or_from_a_change_on(guarded: tuple[Service, str], admin: Shell) -> None:
+    made = admin.document("tenants", "create", "Strict", "--id", "acct_strict", "--strict-schemas")
+    assert made["strict_schemas"] is True
+    key = admin.document("keys", "create", "strict", "--scope", "admin", "--tenant", "acct_strict")
+    strict = Shell(RELAY_URL=guarded[0].url, RELAY_API_KEY=key["secret"])
+    refused = strict.run("send", "never.described", stdin=b"{}")
+    assert (refused.returncode, "schema" in only_line(refused.stderr)) == (1, True)
+    assert admin.document("tenants", "change", "acct_strict", "--no-strict-schemas")["strict_schemas"] is False
+    assert strict.document("send", "never.described", stdin=b"{}")["receipt_id"]
+    assert admin.document("tenants", "change", "acct_strict", "--strict-schemas")["strict_schemas"] is True
+    assert strict.run("send", "never.described", stdin=b"{}").returncode == 1
+
+
+def test_only_an_operator_makes_tenants(guarded: tuple[Service, str], admin: Shell) -> None:
+    key = admin.document("keys", "create", "no-operator", "--scope", "admin")
+    done = Shell(RELAY_URL=guarded[0].url, RELAY_API_KEY=key["secret"]).run("tenants", "create", "Mine")
+    assert (done.returncode, "(scope_missing)" in only_line(done.stderr)) == (1, True)
+
+
 def test_a_person_sees_tables(admin: Shell) -> None:
     admin.document("sources", "create", "shown", "--auth", "hmac")
     assert "shown" in on_a_terminal(admin, "sources", "list")
     assert "operator" in on_a_terminal(admin, "keys", "list")
+    assert "acct_default" in on_a_terminal(admin, "tenants", "list")
     assert "rlk_" in on_a_terminal(admin, "keys", "create", "for-a-person", "--scope", "read")
 
 
@@ -91,6 +127,9 @@ def test_a_name_that_there_is_not_is_told(admin: Shell) -> None:
         (("keys", "revoke", "a"), "There is nobody to ask: add --yes."),
         (("sources", "create", "a"), "Missing option '--auth'"),
         (("sources", "remove", "a"), "There is nobody to ask: add --yes."),
+        (("tenants", "remove", "acct_a"), "There is nobody to ask: add --yes."),
+        (("tenants", "remove", "a", "--yes"), "a tenant's id is acct_"),
+        (("tenants", "change", "acct_a"), "Say what to change: add --strict-schemas or"),
     ],
 )
 def test_a_wrong_usage_says_what_is_right(lonely: Shell, words: tuple[str, ...], says: str) -> None:

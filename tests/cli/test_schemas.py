@@ -32,6 +32,20 @@ def test_a_schema_is_put_listed_shown_and_in_force(relay: Service, shell: Shell,
     assert '"amount" is a required property (schema_violation)' in only_line(refused.stderr)
 
 
+def test_an_event_is_checked_against_the_schema_that_is_named(relay: Service, shell: Shell, file: Path) -> None:
+    shell.document("schemas", "put", "cli.named/v1", str(file))
+    file.write_bytes(b"true")
+    shell.document("schemas", "put", "cli.named/v2", str(file))
+    assert shell.run("send", "cli.named").returncode == 0
+    for name in ("v1", "cli.named/v1"):
+        refused = shell.run("send", "cli.named", "--schema", name)
+        assert (refused.returncode, "(schema_violation)" in only_line(refused.stderr)) == (1, True)
+    accepted = shell.document("send", "cli.named", "--schema", "v1", stdin=b'{"amount": 1}')
+    assert shell.document("receipt", accepted["receipt_id"])["schema"] == "cli.named/v1"
+    unknown = shell.run("send", "cli.named", "--schema", "newest")
+    assert (unknown.returncode, "Relay-Schema" in only_line(unknown.stderr)) == (1, True)
+
+
 def test_a_person_sees_a_table(relay: Service, shell: Shell, file: Path) -> None:
     shell.document("schemas", "put", "cli.table/v1", str(file))
     seen = on_a_terminal(shell, "schemas", "list", "--type", "cli.table")

@@ -96,7 +96,7 @@ MISSING = Unproven(CredentialFault.MISSING)
     ("proofs", "expected"),
     [
         (NOTHING, MISSING),
-        (Proofs(subjects=("CN=somebody",)), MISSING),
+        (Proofs(subjects=("somebody",)), INVALID),
         (bearing("nobody's"), INVALID),
         (bearing("old"), INVALID),  # it signs, but is no bearer
         (Proofs(signed=("nobody", NEW)), UNSIGNED),
@@ -134,12 +134,32 @@ def test_a_source_is_proved_by_everything_that_it_asks_for_or_not_at_all(
     judged = book(source(*asked, keyed=True), k=FOR_BILLING).judge(proofs, 0.0)
     assert isinstance(judged, Identity) == (asked <= given_proofs)
     if isinstance(judged, Unproven) and given_proofs:
-        assert judged == Unproven(CredentialFault.MISSING, asked - given_proofs)
+        # a certificate that no source asks for is nobody's
+        nobodys = given_proofs == {Proof.MTLS} and Proof.MTLS not in asked
+        assert judged == (INVALID if nobodys else Unproven(CredentialFault.MISSING, asked - given_proofs))
 
 
 def test_a_certificate_that_is_nobodys_does_not_spoil_another_proof() -> None:
     judged = book(source(Proof.BEARER)).judge(bearing("new", subjects=("CN=mesh",)), 0.0)
     assert isinstance(judged, Identity)
+
+
+OTHERS = Source(B, "theirs", frozenset({Proof.MTLS}), "theirs.example.com", ())
+
+
+@pytest.mark.parametrize("auth", [{Proof.MTLS}, {Proof.MTLS, Proof.HMAC}, {Proof.MTLS, Proof.BEARER}])
+@pytest.mark.parametrize("subjects", [("nobodys",), ("theirs.example.com",), (SUBJECT, "theirs.example.com")])
+def test_a_certificate_that_is_not_this_sources_alone_is_refused_whatever_else_is_proved(
+    auth: set[Proof], subjects: tuple[str, ...]
+) -> None:
+    """One that names two sources, of one tenant or two, could be either's; nobody chooses between them."""
+    proofs = Proofs(digest_of("k") if Proof.BEARER in auth else None, SIGNED if Proof.HMAC in auth else None, subjects)
+    judged = book(source(*auth, keyed=True), OTHERS, k=FOR_BILLING).judge(proofs, 0.0)
+    if auth == {Proof.MTLS} and subjects == ("theirs.example.com",):
+        assert isinstance(judged, Identity)
+        assert (judged.tenant, judged.source) == (B, "theirs")
+    else:
+        assert judged == INVALID
 
 
 @pytest.mark.parametrize(("now", "counts"), [(99.9, True), (100.0, False), (1e9, False)])

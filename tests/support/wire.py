@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -55,13 +56,13 @@ class Wire(asyncio.Protocol):
         self._lost = asyncio.Event()
 
     @classmethod
-    async def connect(cls, url: str) -> Self:
-        """Connect to the host and port of a url. Raises `OSError`."""
+    async def connect(cls, url: str, tls: ssl.SSLContext | None = None) -> Self:
+        """Connect to the host and port of a url, whatever its scheme, with TLS if that is given. Raises `OSError`."""
         parts = urlsplit(url)
         assert parts.hostname is not None
         assert parts.port is not None
         async with asyncio.timeout(ANSWER_SECONDS):
-            _, wire = await asyncio.get_running_loop().create_connection(cls, parts.hostname, parts.port)
+            _, wire = await asyncio.get_running_loop().create_connection(cls, parts.hostname, parts.port, ssl=tls)
         return wire
 
     async def __aenter__(self) -> Self:

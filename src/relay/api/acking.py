@@ -15,7 +15,7 @@ from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import DeliveriesAcked, Listener, ReceiptsClosed
 from relay.store.acks import Ack, Acks, AckWanted
-from relay.store.faults import StoreBusy
+from relay.store.faults import StoreBusy, StoreUnavailable
 
 MOST = 500
 """Acks per transaction at the most."""
@@ -54,6 +54,10 @@ class Acking:
                 try:
                     taken = await self._taken([wanted for wanted, _ in group])
                 except Exception as fault:  # noqa: BLE001 - it is raised again in each call
+                    if isinstance(fault, StoreUnavailable) and not isinstance(fault, StoreBusy):
+                        # whoever waits behind them would wait as long for the same, one transaction after the other
+                        group += self._calls
+                        self._calls = []
                     _fail(group, fault)
                     continue
                 for (_, answer), ack in zip(group, taken, strict=True):

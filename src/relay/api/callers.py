@@ -17,6 +17,7 @@ from relay.api.deps import CALLER
 from relay.domain.credentials import Scope as Right
 from relay.domain.telemetry import Listener, RejectReason, RequestRefused
 from relay.store.faults import StoreUnavailable
+from relay.web.certificates import peer_in
 from relay.web.credentials import require
 from relay.web.exchange import BodyReader, Intake
 from relay.web.problems import ErrorCode, Problem, Refused
@@ -81,7 +82,7 @@ class Callers:
     async def _prove(self, scope: Scope) -> Proven:
         intake: Intake = scope[Guard.INTAKE]
         try:
-            return await self._prover.prove_anew(_headers(scope), lambda: self._bodies.read(intake))
+            return await self._prover.prove_anew(peer_in(scope), _headers(scope), lambda: self._bodies.read(intake))
         except StoreUnavailable:
             raise Refused(UNAVAILABLE) from None
 

@@ -49,7 +49,10 @@ SCHEMES: dict[str, dict[str, str]] = {
         "name": "Relay-Timestamp",
         "description": "When the request was signed, in Unix seconds; at most 300 s away from the gateway's clock.",
     },
-    "mtls": {"type": "mutualTLS", "description": "A certificate whose subject is that of a source with `mtls`."},
+    "mtls": {
+        "type": "mutualTLS",
+        "description": "A certificate with the name of a source with `mtls`, shown to Relay or to its proxy.",
+    },
 }
 """How a caller can be proved."""
 

@@ -12,24 +12,17 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from relay.api.fields import Instant, KeyText, SourceText, document_without_null, refuse_null
 from relay.domain import ids
+from relay.domain.certificate import LONGEST_SUBJECT, read_subject
 from relay.domain.credentials import ADMINISTERING, Proof, Scope
 from relay.domain.naming import LONGEST_NAME, SOURCE_NAME, TENANT_ID, check_name, check_source_name, check_tenant_id
 from relay.store.issuer import KeyRow, SourceRow, TenantRow
 from relay.web import instants
-
-LONGEST_SUBJECT = 1000
 
 T = TypeVar("T")
 
 
 def _once_each(values: list[T]) -> list[T]:
     return list(dict.fromkeys(values))
-
-
-def _check_subject(text: str) -> str:
-    if not text.isprintable() or text != text.strip():
-        raise ValueError("a certificate's subject is printable text, without spaces around it")
-    return text
 
 
 Text = Annotated[str, Field(strict=True)]
@@ -45,10 +38,14 @@ TenantId = Annotated[
     AfterValidator(check_tenant_id),
     Field(json_schema_extra={"pattern": f"^{TENANT_ID}$", "examples": ["acct_acme"]}),
 ]
-Subject = Annotated[Text, Field(min_length=1, max_length=LONGEST_SUBJECT), AfterValidator(_check_subject)]
+Subject = Annotated[Text, Field(min_length=1, max_length=LONGEST_SUBJECT), AfterValidator(read_subject)]
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=20), AfterValidator(_once_each)]
 Auth = Annotated[list[Proof], Field(min_length=1, max_length=20), AfterValidator(_once_each)]
 
+_WHICH_CERTIFICATE = (
+    "With `mtls`: a name of its client certificate, as it stands there; host names without regard to case. Or `sha256:`"
+    " and the fingerprint of that one certificate."
+)
 _OF_WHICH_TENANT = "Whose it is; the caller's own tenant if left out. Another one takes the scope `operator`."
 
 
@@ -110,7 +107,7 @@ class SourceNew(BaseModel):
 
     name: SourceName = Field(description="Unique in the installation.")
     auth: Auth = Field(description="Everything that a request of this source has to prove it by, together.")
-    certificate_subject: Subject | None = Field(None, description="With `mtls`: a name in its client certificate.")
+    certificate_subject: Subject | None = Field(None, description=_WHICH_CERTIFICATE)
     tenant: TenantId | None = Field(None, description=_OF_WHICH_TENANT)
 
     @field_validator("certificate_subject", "tenant", mode="before")

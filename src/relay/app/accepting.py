@@ -78,7 +78,8 @@ class Acceptor:
             await self._loop.connect_accepted_socket(
                 self._make_protocol, connection, ssl=self._tls, ssl_handshake_timeout=self._handshake_seconds
             )
-        except OSError:  # a client that left, or that spoke no TLS: nobody is there to be told
+        except OSError as fault:  # a client that left, that spoke no TLS, or whose certificate is none of the wanted
+            logger.debug("a connection came to nothing: %s", fault)
             connection.close()
         except asyncio.CancelledError:
             connection.close()

@@ -25,8 +25,10 @@ from relay.app.installation import Installation, away, check_quorum, check_reach
 from relay.app.key_notes import tell_of_keys
 from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
+from relay.app.peers import Peers
 from relay.app.roles import LAST_APPENDS_SECONDS, Role
-from relay.app.serving import serve, tls_of
+from relay.app.serving import serve
+from relay.app.tls import tls_of
 from relay.app.work import Work
 from relay.app.worker import main
 from relay.domain.ambient import Ambient
@@ -138,6 +140,7 @@ async def _serve(work: Work, gateway: Gateway, api: ASGIApp, emit: Listener) -> 
             ready=work.ready,
             drain_seconds=work.drain_seconds,
             tls=tls,
+            peers=Peers(work.settings.trusted_proxies),
         )
     finally:
         draining.cancel()

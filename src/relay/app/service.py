@@ -18,6 +18,7 @@ from relay.app.faults import CannotRun
 from relay.app.installation import find
 from relay.app.listening import address_of, listen, url_of
 from relay.app.roles import Role, bounds
+from relay.app.tls import tls_of
 from relay.metrics import prepare
 from relay.settings import Settings, check_promises, without_effect
 
@@ -31,9 +32,10 @@ def look_at(settings: Settings, notice: Notice) -> None:
 
 
 def socket_of(role: Role, settings: Settings) -> socket.socket:
-    """Bind what workers of this role listen on. Raises `CannotRun`."""
+    """Bind what workers of this role listen on, if they could do so with their certificates. Raises `CannotRun`."""
     match role:
         case Role.GATEWAY:
+            tls_of(settings)
             return listen(settings.bind, "RELAY_BIND")
         case Role.DISPATCHER:
             return listen(settings.metrics_bind, "RELAY_METRICS_BIND")

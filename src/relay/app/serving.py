@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import httptools
@@ -22,13 +19,15 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from relay.app.accepting import Acceptor
-from relay.app.faults import CannotRun
 from relay.app.listening import BACKLOG
-from relay.settings import Settings
+from relay.app.peers import Peers
+from relay.app.tls import Tls
+from relay.web.certificates import PEER
 from relay.web.problems import ErrorCode, Problem
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
+    from uvicorn.server import ServerState
 
 KEEP_ALIVE_SECONDS = 75
 """How long a connection may be idle between two requests; a minute is what most load balancers keep."""
@@ -48,26 +47,8 @@ TICK_SECONDS = 1.0
 """How often the `Date` header is renewed: it has a grain of a second."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """Paths of a PEM certificate chain and of its key, which fit together."""
-
-    certificate: Path
-    key: Path
-
-
-def tls_of(settings: Settings) -> Tls | None:
-    """The certificate that the gateway is to show; None for plain HTTP. Raises `CannotRun` if it cannot be used."""
-    if settings.tls_cert is None or settings.tls_key is None:
-        return None
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key)
-    except OSError as fault:  # what ssl raises for a bad certificate is one, too
-        raise CannotRun(
-            f"the certificate {settings.tls_cert} with the key {settings.tls_key} cannot be used: {fault};"
-            " set RELAY_TLS_CERT and RELAY_TLS_KEY to PEM files that belong together"
-        ) from fault
-    return Tls(settings.tls_cert, settings.tls_key)
+NOBODYS = Peers()
+"""For listeners behind which nobody asks who connects."""
 
 
 async def serve(
@@ -78,10 +59,11 @@ async def serve(
     ready: Callable[[], None],
     drain_seconds: float,
     tls: Tls | None = None,
+    peers: Peers = NOBODYS,
 ) -> None:
     """Serve until `stop` is set, then close the socket and finish the requests under way, at most `drain_seconds` long.
 
-    `ready` is called when connections are accepted.
+    `ready` is called when connections are accepted. Raises `CannotRun` if the files of `tls` cannot be used.
     """
     config = uvicorn.Config(
         cast("ASGI3Application", app),
@@ -97,10 +79,8 @@ async def serve(
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(drain_seconds)),
-        ssl_certfile=None if tls is None else tls.certificate,
-        ssl_keyfile=None if tls is None else str(tls.key),
     )
-    await _Server(config, stop, ready).serve([listener])
+    await _Server(config, stop, ready, tls, peers).serve([listener])
 
 
 class _Server(uvicorn.Server):
@@ -108,15 +88,19 @@ class _Server(uvicorn.Server):
     shares its socket fairly.
     """
 
-    def __init__(self, config: uvicorn.Config, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, stop: asyncio.Event, ready: Callable[[], None], tls: Tls | None, peers: Peers
+    ) -> None:
         super().__init__(config)
         self._stop = stop
         self._ready = ready
+        self._tls = None if tls is None else tls.context()
+        self._peers = peers
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections from the sockets."""
-        make_protocol = partial(BoundedHead, config=self.config, server_state=self.server_state, app_state={})
-        self.servers = [Acceptor(each, make_protocol, self.config.ssl, HEAD_SECONDS) for each in sockets or ()]  # type: ignore[misc]  # it has what uvicorn's shutdown asks of a server
+        make_protocol = partial(BoundedHead, self._peers, self.config, self.server_state)
+        self.servers = [Acceptor(each, make_protocol, self._tls, HEAD_SECONDS) for each in sockets or ()]  # type: ignore[misc]  # it has what uvicorn's shutdown asks of a server
         self.started = True
 
     async def main_loop(self) -> None:
@@ -147,9 +131,16 @@ class BoundedHead(HttpToolsProtocol):
     _resuming = False
     _head_timer: asyncio.TimerHandle | None = None
 
+    def __init__(self, peers: Peers, config: uvicorn.Config, server_state: ServerState) -> None:
+        super().__init__(config, server_state, app_state={})
+        self._peers = peers
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """A connection that says nothing has a deadline, too."""
+        """Look who connected, once for all its requests. A connection that says nothing has a deadline, too."""
         super().connection_made(transport)
+        peer = self._peers.look(transport, None if self.client is None else self.client[0])
+        if peer is not None:
+            self.app_state[PEER] = peer  # of which each request is given a copy
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

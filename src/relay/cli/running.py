@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 
 from relay.app.faults import CannotRun
+from relay.app.first_process import leave_first_place
 from relay.app.interruption import until_interrupted
 from relay.app.roles import Role
 from relay.app.service import run_service
@@ -24,6 +25,7 @@ from relay.settings import LogLevel, Settings, SettingsError
 
 def run(body: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> None:
     """Run a body until a signal ends it. Raises `CommandFailed`."""
+    leave_first_place()
     try:
         asyncio.run(until_interrupted(body))
     except SettingsError as fault:

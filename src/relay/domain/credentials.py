@@ -3,7 +3,8 @@
 Owns the scopes, what a source may ask to be proved by, the credentials in force as one value, and the judgement.
 Signatures are checked in `signed`, certificates where connections are; what comes here is what they prove. Invariants:
 a scope that is not held, by itself or inside another one, permits nothing; a source is proved by everything that it
-asks for, or not at all; and the same proofs by the same credentials are always the same sender.
+asks for, or not at all; a certificate that names two sources proves neither; and the same proofs by the same
+credentials are always the same sender.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class Key:
 @dataclass(frozen=True, slots=True)
 class Proofs:
     """What a request proves: that it knows the secret of that SHA-256; that it was signed, in the name of that source,
-    with the secret of that id; and the subjects of its client's certificate.
+    with the secret of that id; and all names of its client's certificate, none where none was shown.
     """
 
     bearer: bytes | None = None
@@ -182,7 +183,7 @@ class Credentials:
         self._keys = keys
         self._sources = {source.name: source for source in sources}
         self._by_subject = {
-            source.certificate_subject: source for source in self._sources.values() if source.certificate_subject
+            source.certificate_subject: source for source in self._sources.values() if Proof.MTLS in source.auth
         }
         self._by_secret = {
             secret.sha256: (source, secret)
@@ -207,8 +208,13 @@ class Credentials:
         if proofs.signed is not None:
             source, otherwise = self._sources.get(proofs.signed[0]), _UNSIGNED
         else:
-            source, otherwise = next(filter(None, map(self._by_subject.get, proofs.subjects)), None), _MISSING
+            source, otherwise = self._only_named(proofs.subjects), _INVALID if proofs.subjects else _MISSING
         return otherwise if source is None else self._judge_source(source, None, proofs, now, bearer=False)
+
+    def _only_named(self, subjects: Iterable[str]) -> Source | None:
+        """The source that a certificate with these names is of; None where it is of none, or might be of several."""
+        named = [self._by_subject[subject] for subject in subjects if subject in self._by_subject]
+        return named[0] if len(named) == 1 else None
 
     def _judge_bearer(self, bearer: bytes, proofs: Proofs, now: float) -> Identity | Unproven:
         key = self._keys.get(bearer)
@@ -235,7 +241,9 @@ class Credentials:
             if secret_id not in signers:
                 return _UNSIGNED
             proved.add(Proof.HMAC)
-        if source.certificate_subject in proofs.subjects:
+        if Proof.MTLS in source.auth and proofs.subjects:
+            if self._only_named(proofs.subjects) is not source:
+                return _INVALID
             proved.add(Proof.MTLS)
         lacking = source.auth - proved
         if lacking:

@@ -32,6 +32,7 @@ from relay.gateway.senders import Senders, named
 from relay.gateway.submission import Checked, Outcome, Replayed, Stored, Submission
 from relay.gateway.wrapping import CHANCE_BYTES, Forwarded, Origin, Posted, wrap
 from relay.web.answers import JSON, Answer
+from relay.web.certificates import Peer
 from relay.web.credentials import Caller
 from relay.web.exchange import Intake
 from relay.web.judging import OVERLOADED
@@ -72,9 +73,9 @@ class Batch(Route):
         )
         self._max_payload_bytes = max_payload_bytes
 
-    async def _accept(self, headers: Headers, intake: Intake, arrived: float) -> Answer:
+    async def _accept(self, peer: Peer | None, headers: Headers, intake: Intake, arrived: float) -> Answer:
         now = self._ambient.now()
-        sent = await self._senders.identify(headers, intake, self._bodies)
+        sent = await self._senders.identify(peer, headers, intake, self._bodies)
         _check_headers(headers)
         hops = read_hops(headers)
         body = await self._bodies.read(intake) if sent.body is None else sent.body

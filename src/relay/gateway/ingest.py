@@ -19,6 +19,7 @@ from relay.gateway.senders import named
 from relay.gateway.submission import Checked, Outcome, Replayed, Stored
 from relay.gateway.wrapping import CHANCE_BYTES, Origin, Posted, wrap
 from relay.web.answers import Answer
+from relay.web.certificates import Peer
 from relay.web.credentials import Caller
 from relay.web.exchange import Intake
 from relay.web.problems import Problem, Refused
@@ -29,9 +30,9 @@ PATH = "/v1/events"
 class Ingest(Route):
     """The route of one process."""
 
-    async def _accept(self, headers: Headers, intake: Intake, arrived: float) -> Answer:
+    async def _accept(self, peer: Peer | None, headers: Headers, intake: Intake, arrived: float) -> Answer:
         now = self._ambient.now()
-        sent = await self._senders.identify(headers, intake, self._bodies)
+        sent = await self._senders.identify(peer, headers, intake, self._bodies)
         mode = read_mode(headers)
         content_type = read_content_type(headers) if mode is None else read_cloudevents_content_type(mode, headers)
         hops = read_hops(headers)

@@ -18,6 +18,7 @@ from relay.gateway.headers import CONTENT_LENGTH, TRANSFER_ENCODING, Headers, re
 from relay.gateway.schemas import Checks
 from relay.gateway.senders import Senders
 from relay.web.answers import Answer
+from relay.web.certificates import Peer, peer_in
 from relay.web.exchange import BodyReader, Disconnected, Intake, send_answer
 from relay.web.problems import ErrorCode, Problem, Refused
 from relay.web.serving import BUG
@@ -54,7 +55,7 @@ class Route(ABC):
         intake = Intake(receive, declared=headers.get(CONTENT_LENGTH), chunked=TRANSFER_ENCODING in headers)
         try:
             is_post = scope["method"] == "POST"
-            answer = await self._accept(headers, intake, arrived) if is_post else NOT_POST.answer()
+            answer = await self._accept(peer_in(scope), headers, intake, arrived) if is_post else NOT_POST.answer()
         except Refused as refused:
             self._count(refused.problem)
             answer = refused.problem.answer()
@@ -68,7 +69,7 @@ class Route(ABC):
         self._emit(RequestServed(self._ambient.monotonic() - arrived))
 
     @abstractmethod
-    async def _accept(self, headers: Headers, intake: Intake, arrived: float) -> Answer:
+    async def _accept(self, peer: Peer | None, headers: Headers, intake: Intake, arrived: float) -> Answer:
         """The checks in their order, the envelope, the append. Raises `Refused` and `Disconnected`."""
 
     def _count(self, problem: Problem) -> None:

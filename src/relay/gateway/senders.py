@@ -13,6 +13,7 @@ from relay.domain.signed import fingerprint, name_of
 from relay.gateway.headers import Headers
 from relay.store.faults import StoreUnavailable
 from relay.store.signed_requests import SignedRequest, SignedRequests
+from relay.web.certificates import Peer
 from relay.web.credentials import Caller, Register, require
 from relay.web.exchange import BodyReader, Intake
 from relay.web.problems import ErrorCode, Problem, Refused
@@ -37,10 +38,13 @@ class Senders:
         """The credentials by which it identifies."""
         return self._prover.register
 
-    async def identify(self, headers: Headers, intake: Intake, bodies: BodyReader) -> Proven:
-        """The sender of a request. Raises `Refused` where it is nobody's or may not send, and for its body's faults."""
+    async def identify(self, peer: Peer | None, headers: Headers, intake: Intake, bodies: BodyReader) -> Proven:
+        """The sender of a request that came from `peer`.
+
+        Raises `Refused` where it is nobody's or may not send, and for its body's faults.
+        """
         try:
-            proven = await self._prover.prove(headers, lambda: bodies.read(intake))
+            proven = await self._prover.prove(peer, headers, lambda: bodies.read(intake))
         except StoreUnavailable:
             raise Refused(AWAY) from None
         require(proven.caller, Scope.INGEST)

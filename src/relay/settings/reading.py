@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -232,14 +232,23 @@ def check_promises(settings: Settings) -> None:
 
 def cautions(settings: Settings) -> tuple[str, ...]:
     """What is set as somebody may want it and hardly ever should, a sentence each."""
-    wide = [str(each) for each in settings.egress_allow_cidrs if each.prefixlen < _WIDEST_PREFIX[each.version]]
-    if not wide:
-        return ()
-    caution = (
-        f"RELAY_EGRESS_ALLOW_CIDRS opens {', '.join(wide)}, in which nearly every private address lies: whoever may"
-        " write an endpoint reaches all of this network; name the networks of the receivers"
-    )
-    return (caution,)
+    told = []
+    if wide := _wide(settings.egress_allow_cidrs):
+        told.append(
+            f"RELAY_EGRESS_ALLOW_CIDRS opens {wide}, in which nearly every private address lies: whoever may"
+            " write an endpoint reaches all of this network; name the networks of the receivers"
+        )
+    if wide := _wide(settings.trusted_proxies):
+        told.append(
+            f"RELAY_TRUSTED_PROXIES names {wide}: whoever is in there can show any certificate as its own;"
+            " name the addresses of the proxies"
+        )
+    return tuple(told)
+
+
+def _wide(networks: Iterable[kinds.Network]) -> str:
+    """Those that are wider than any that somebody may own, separated by commas."""
+    return ", ".join(str(each) for each in networks if each.prefixlen < _WIDEST_PREFIX[each.version])
 
 
 def without_effect(settings: Settings) -> tuple[str, ...]:

@@ -135,10 +135,11 @@ class Settings:
         kinds.PATH,
         "no client certificates",
         "Authorities whose client certificates name a source, PEM.",
-        force=Force.REFUSED,
     )
     trusted_proxies: tuple[Network, ...] = setting(
-        kinds.NETWORKS, "", "Proxies whose forwarded address and certificate headers are believed.", force=Force.REFUSED
+        kinds.NETWORKS,
+        "",
+        "Proxies that end TLS for the gateway: what they say of a client's certificate (`Client-Cert`) is believed.",
     )
 
     max_payload_bytes: int = setting(

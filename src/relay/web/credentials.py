@@ -150,7 +150,7 @@ class Register:
 REVOKED = Problem(ErrorCode.CREDENTIAL_INVALID, "the credential is unknown, revoked or expired")
 MISSING = Problem(
     ErrorCode.CREDENTIAL_MISSING,
-    "send a key as `Authorization: Bearer <secret>`, or sign the request as its source",
+    "send a key as `Authorization: Bearer <secret>`, sign the request as its source, or show its client certificate",
 )
 UNSIGNED = Problem(ErrorCode.SIGNATURE_INVALID, "the signature is not that of this source over this timestamp and body")
 

@@ -13,11 +13,12 @@ from typing import NamedTuple
 from uuid import UUID
 
 from relay.domain.ambient import Ambient
-from relay.domain.credentials import Credentials, Proof, Proofs, Source
+from relay.domain.credentials import NOTHING, Credentials, Proof, Proofs, Source
 from relay.domain.endpoint import SignatureProfile
 from relay.domain.secret import Secret
 from relay.domain.signed import InvalidSignature, Signed, read_signature
 from relay.domain.signing import Signer, prepare
+from relay.web.certificates import CLIENT_CERT, Peer, subjects_of
 from relay.web.credentials import UNSIGNED, Caller, Register, in_tenant, read_bearer
 from relay.web.problems import ErrorCode, Problem, Refused, refuse
 
@@ -27,7 +28,7 @@ TIMESTAMP = b"relay-timestamp"
 SIGNATURE = b"relay-signature"
 TENANT = b"relay-tenant"
 
-HEADERS = frozenset({AUTHORIZATION, SOURCE, TIMESTAMP, SIGNATURE, TENANT})
+HEADERS = frozenset({AUTHORIZATION, SOURCE, TIMESTAMP, SIGNATURE, TENANT, CLIENT_CERT})
 """Every header that is looked at here, in lower case."""
 
 Signers = Callable[[UUID], Signer | None]
@@ -60,37 +61,41 @@ class Prover:
         self._signers = signers
         self._ambient = ambient
 
-    async def prove(self, headers: Mapping[bytes, bytes], read_body: ReadBody) -> Proven:
+    async def prove(self, peer: Peer | None, headers: Mapping[bytes, bytes], read_body: ReadBody) -> Proven:
         """Whose a request with these headers is, by credentials that may be a moment old: whoever changes something by
         them has them compared. Raises `Refused` by the newest ones only, and for a body's faults.
 
-        The body is read only if a signature has to be checked.
+        `peer` is who sent it, where that tells anything. The body is read only if a signature has to be checked.
         """
-        bearer = read_bearer(headers.get(AUTHORIZATION))
-        if bearer is not None and SOURCE not in headers and TENANT not in headers:
-            # the way of most events
-            known = self.register.by_key(bearer)
+        shown = self._shown(peer, headers)
+        if shown.bearer is not None and not shown.subjects and SOURCE not in headers and TENANT not in headers:
+            # the way of most events; with a certificate, what was found for the bearer alone would leave that out
+            known = self.register.by_key(shown.bearer)
             if known is not None:
                 return Proven(known)
-        return await self._prove(await self.register.known(), bearer, headers, read_body)
+        return await self._prove(await self.register.known(), shown, headers, read_body)
 
-    async def prove_anew(self, headers: Mapping[bytes, bytes], read_body: ReadBody) -> Proven:
+    async def prove_anew(self, peer: Peer | None, headers: Mapping[bytes, bytes], read_body: ReadBody) -> Proven:
         """The same by the credentials that are in force now. Raises `Refused`."""
-        return await self._prove(
-            await self.register.newest(), read_bearer(headers.get(AUTHORIZATION)), headers, read_body
-        )
+        return await self._prove(await self.register.newest(), self._shown(peer, headers), headers, read_body)
+
+    def _shown(self, peer: Peer | None, headers: Mapping[bytes, bytes]) -> Proofs:
+        """What needs no look at the body."""
+        bearer = read_bearer(headers.get(AUTHORIZATION))
+        if peer is None:
+            return Proofs(bearer)
+        return Proofs(bearer, subjects=subjects_of(peer, headers, self._ambient.now().timestamp()))
 
     async def _prove(
-        self, credentials: Credentials, bearer: bytes | None, headers: Mapping[bytes, bytes], read_body: ReadBody
+        self, credentials: Credentials, proofs: Proofs, headers: Mapping[bytes, bytes], read_body: ReadBody
     ) -> Proven:
         signed, body = None, None
-        if credentials.is_empty and (bearer is not None or SOURCE in headers):
+        if credentials.is_empty and (proofs != NOTHING or SOURCE in headers):
             # whoever brings a credential may have been given it since
             credentials = await self.register.newest()
         if SOURCE in headers and not credentials.is_empty:
             signed = self._read_signature(headers)
             body = await read_body()
-        proofs = Proofs(bearer=bearer)
         judged = self._judge(credentials, proofs, signed, body or b"")
         if isinstance(judged, Problem):
             newest = await self.register.newest()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import shutil
 import ssl
+import time
 from pathlib import Path
 
 import httpx
@@ -15,7 +16,7 @@ import httpx
 from relay.app.doctor.findings import Finding, Findings, fault, ok, warning
 from relay.app.faults import CannotRun
 from relay.app.listening import listen, url_of
-from relay.app.serving import tls_of
+from relay.app.tls import tls_of
 from relay.sender import NoAuthorities
 from relay.sender.authorities import find
 from relay.settings import Bind, Settings, SettingsError, cautions, check_promises, without_effect
@@ -58,12 +59,24 @@ def examine_authorities() -> Findings:
 
 
 def examine_certificate(settings: Settings) -> Findings:
-    """The gateway's own certificate, if it is to show one."""
+    """The gateway's own certificate, if it is to show one, and whose it takes from clients."""
     try:
         tls = tls_of(settings)
     except CannotRun as trouble:
         return (fault("certificate", str(trouble)),)
-    return () if tls is None else (ok("certificate", f"{tls.certificate} and its key fit"),)
+    if tls is None:
+        return ()
+    fits = ok("certificate", f"{tls.certificate} and its key fit")
+    return (fits,) if tls.client_ca is None else (fits, _client_authorities(tls.context(), tls.client_ca))
+
+
+def _client_authorities(context: ssl.SSLContext, path: Path) -> Finding:
+    """The authorities of client certificates, which `context` trusts."""
+    count, now = context.cert_store_stats()["x509"], time.time()
+    over = sum(ssl.cert_time_to_seconds(str(each["notAfter"])) < now for each in context.get_ca_certs())
+    if over:
+        return warning("client authorities", f"{over} of {count} in {path} have expired: nobody they signed gets in")
+    return ok("client authorities", f"{count} in {path}")
 
 
 def examine_disk(settings: Settings) -> Findings:

@@ -26,6 +26,7 @@ EMPTY = b"{}"
     epilog=example(
         "relay send invoice.paid invoice.json",
         "echo '{\"amount\": 12}' | relay send invoice.paid --key invoice-4711",
+        "relay send invoice.paid invoice.json --schema v3",
         "relay send --batch events.ndjson",
     ),
 )
@@ -33,6 +34,11 @@ EMPTY = b"{}"
 @click.argument("file", metavar="[FILE|-]", required=False, type=click.Path(allow_dash=True))
 @click.option("--key", metavar="KEY", help="Idempotency-Key: a second event with the same key is not stored again.")
 @click.option("--content-type", metavar="TYPE", help="Default: application/json if the payload is JSON.")
+@click.option(
+    "--schema",
+    metavar="NAME",
+    help="The schema to check it against, TYPE/vN or vN. By default the newest one of its type, if there is any.",
+)
 @click.option(
     "--batch",
     type=click.Path(allow_dash=True),
@@ -47,6 +53,7 @@ def command(
     file: str | None,
     key: str | None,
     content_type: str | None,
+    schema: str | None,
     batch: str | None,
 ) -> None:
     """Post an event of TYPE whose payload is FILE, or stdin, for `-` or if something is piped or redirected there.
@@ -56,7 +63,7 @@ def command(
     code is 1 if any was refused.
     """
     if batch is not None:
-        if event_type or key or content_type:
+        if event_type or key or content_type or schema:
             raise click.UsageError("In a batch each event says its own type and event_id: leave out TYPE and options.")
         with connect(read_settings()) as relay:
             send_batch(relay, _payload(batch, streams), streams)
@@ -70,6 +77,8 @@ def command(
     }
     if key is not None:
         headers["idempotency-key"] = _header(key, "--key")
+    if schema is not None:
+        headers["relay-schema"] = _header(schema if "/" in schema else f"{event_type}/{schema}", "--schema")
     with connect(read_settings()) as relay:
         response = relay.send("POST", "/v1/events", content=payload, headers=headers)
     receipt = response.json()

@@ -62,7 +62,9 @@ def list_all(streams: Streams) -> None:
     type=click.Choice([proof.value for proof in Proof]),
     help="What each of its requests has to be proved by; repeated, by all of them together.",
 )
-@click.option("--subject", metavar="NAME", help="With mtls: a name in its client certificate.")
+@click.option(
+    "--subject", metavar="NAME", help="With mtls: a name of its client certificate, or sha256: and its fingerprint."
+)
 @click.option("--tenant", metavar="ID", help="Whose it is. By default that of the key in RELAY_API_KEY.")
 @json_option
 @click.pass_obj
