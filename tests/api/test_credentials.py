@@ -288,6 +288,44 @@ async def test_a_signed_calls_body_is_there_for_the_call_as_well(world: World) -
     assert refused(reply) == (404, "not_found")
 
 
+async def test_a_signed_call_that_changes_something_counts_once(world: World) -> None:
+    """Its path is not signed: whoever listens could ack another receipt by it, or post its body as an event."""
+    await administered(world, "admin")
+    source = await created(world, SOURCES, name="signer", auth=["hmac"])
+    await world.create(name="ledger")
+    ours, other = [(await world.post_event())["receipt_id"] for _ in range(2)]
+    body = b'{"consumer":"ledger"}'
+    headers = [("Content-Type", "application/json"), *signed("signer", source["secret"], body)]
+
+    async def send(path: str, *more: tuple[str, str]) -> Reply:
+        return await call(world.app, "POST", path, headers=[*headers, *more], body=body)
+
+    replies = [await send(f"/v1/receipts/{ours}/acks") for _ in range(2)]
+    assert [reply.status for reply in replies] == [200, 200]
+    assert replies[0].body == replies[1].body
+    assert refused(await send(f"/v1/receipts/{other}/acks")) == (401, "signature_invalid")
+    assert refused(await send("/v1/events", ("Relay-Event-Type", "form.sent"))) == (401, "signature_invalid")
+    assert [
+        row["receipt_id"].hex for row in await world.sql("select receipt_id from deliveries where acked_at is not null")
+    ] == [ours.removeprefix("rcp_")]
+    assert await world.count("journal") == 2
+
+
+async def test_a_body_that_was_signed_as_an_event_acks_nothing(world: World) -> None:
+    await administered(world, "admin")
+    source = await created(world, SOURCES, name="signer", auth=["hmac"])
+    await world.create(name="ledger")
+    receipt = (await world.post_event())["receipt_id"]
+    body = b'{"consumer":"ledger"}'
+    headers = [("Content-Type", "application/json"), *signed("signer", source["secret"], body)]
+    posted = await call(
+        world.app, "POST", "/v1/events", headers=[*headers, ("Relay-Event-Type", "form.sent")], body=body
+    )
+    assert posted.status == 202
+    reply = await call(world.app, "POST", f"/v1/receipts/{receipt}/acks", headers=headers, body=body)
+    assert refused(reply) == (401, "signature_invalid")
+
+
 async def test_refused_calls_count_under_their_reason(world: World) -> None:
     await administered(world, "admin")
     reader = await created(world, KEYS, name="r", scopes=["read"])

@@ -48,6 +48,7 @@ from relay.store.vault import Vault, new_key
 from relay.store.wakeups import WakeupSender
 from relay.transports.chat import Platforms
 from relay.web.judging import Judge
+from relay.web.once import Once
 from relay.web.serving import by_path
 from tests.support.administration import Administration, prover_of
 from tests.support.asgi import Reply, call
@@ -185,6 +186,7 @@ class World:
                 judge=judge,
                 issuer=Issuer(database, vault),
                 prover=prover,
+                once=Once(SignedRequests(database)),
                 health=health,
                 barrier=barrier,
                 ambient=ambient,

@@ -246,6 +246,16 @@ async def test_a_signed_request_with_a_name_is_the_same_one_under_that_name_alon
     assert await world.count("journal") == 1
 
 
+async def test_what_two_sources_sign_alike_are_two_requests(world: World) -> None:
+    await keyed(world)
+    await world.credentials.tenant(B)
+    at = time.time()
+    sources = [await world.credentials.source("hmac", tenant=tenant) for tenant in (A, A, B)]
+    replies = [await post_signed(world, source, event(), at=at) for source in sources]
+    assert [reply.status for reply in replies] == [202] * 3
+    assert await world.count("journal") == 3
+
+
 async def test_a_signed_batch_counts_once(world: World) -> None:
     await keyed(world)
     source = await world.credentials.source("hmac")

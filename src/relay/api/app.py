@@ -66,7 +66,7 @@ def create_api(deps: ApiDeps) -> FastAPI:
     app.add_exception_handler(HTTPException, _framework_error)
     app.add_exception_handler(StoreUnavailable, _unavailable)
     app.add_middleware(Confirmed, barrier=deps.barrier)
-    app.add_middleware(Callers, prover=deps.prover, bodies=app.state.bodies, emit=deps.emit)
+    app.add_middleware(Callers, prover=deps.prover, once=deps.once, bodies=app.state.bodies, emit=deps.emit)
     app.add_middleware(Guard)
     # made now: it takes a tenth of a second, and the first call that looks something up in it would stand on the loop
     document = description(deps.version)

@@ -15,11 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from relay.api.confirmed import READING
 from relay.api.deps import CALLER
 from relay.domain.credentials import Scope as Right
+from relay.domain.signed import fingerprint
 from relay.domain.telemetry import Listener, RejectReason, RequestRefused
 from relay.store.faults import StoreUnavailable
 from relay.web.certificates import peer_in
 from relay.web.credentials import require
 from relay.web.exchange import BodyReader, Intake
+from relay.web.once import Once
 from relay.web.problems import ErrorCode, Problem, Refused
 from relay.web.proving import HEADERS, Proven, Prover
 from relay.web.serving import Guard
@@ -53,9 +55,10 @@ def needed(method: str, path: str) -> Right | None:
 class Callers:
     """Around the API's routes. Raises `Refused` for a call that is nobody's, or for which the scope is missing."""
 
-    def __init__(self, app: ASGIApp, *, prover: Prover, bodies: BodyReader, emit: Listener) -> None:
+    def __init__(self, app: ASGIApp, *, prover: Prover, once: Once, bodies: BodyReader, emit: Listener) -> None:
         self._app = app
         self._prover = prover
+        self._once = once
         self._bodies = bodies
         self._emit = emit
 
@@ -66,8 +69,7 @@ class Callers:
             await self._app(scope, receive, send)
             return
         try:
-            proven = await self._prove(scope)
-            require(proven.caller, right)
+            proven = await self._admit(scope, right)
         except Refused as refused:
             counted_as = refused.problem.kind.counted_as
             if isinstance(counted_as, RejectReason):
@@ -79,10 +81,15 @@ class Callers:
             scope[Guard.INTAKE] = Intake.of(scope, receive)
         await self._app(scope, receive, send)
 
-    async def _prove(self, scope: Scope) -> Proven:
+    async def _admit(self, scope: Scope, right: Right) -> Proven:
+        """Whose a call is. Raises `Refused` where it is nobody's or may not be made."""
         intake: Intake = scope[Guard.INTAKE]
         try:
-            return await self._prover.prove_anew(peer_in(scope), _headers(scope), lambda: self._bodies.read(intake))
+            proven = await self._prover.prove_anew(peer_in(scope), _headers(scope), lambda: self._bodies.read(intake))
+            require(proven.caller, right)
+            if scope["method"] not in READING:
+                await self._once.take(proven, fingerprint(scope["path"], None, None))
+            return proven
         except StoreUnavailable:
             raise Refused(UNAVAILABLE) from None
 

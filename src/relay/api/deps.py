@@ -34,6 +34,7 @@ from relay.transports.chat import Platforms
 from relay.web.answers import Answer
 from relay.web.credentials import Caller
 from relay.web.judging import Judge
+from relay.web.once import Once
 from relay.web.proving import Prover
 
 
@@ -73,6 +74,7 @@ class ApiDeps:
     judge: Judge
     issuer: Issuer
     prover: Prover
+    once: Once
     health: Health
     barrier: Barrier
     ambient: Ambient

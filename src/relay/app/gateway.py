@@ -61,6 +61,7 @@ from relay.store.vault import Vault
 from relay.store.wakeups import WakeupSender
 from relay.web.credentials import Register
 from relay.web.judging import Judge, judging
+from relay.web.once import Once
 from relay.web.proving import Prover
 from relay.web.serving import by_path
 
@@ -212,6 +213,7 @@ def _deps(work: Work, pools: _Pools, vault: Vault, parts: _Parts) -> ApiDeps:
         judge=parts.judge,
         issuer=Issuer(pools.api, vault),
         prover=parts.prover,
+        once=Once(SignedRequests(pools.wakeups)),
         health=Health(pools.checks),
         barrier=parts.barrier,
         ambient=gateway.ambient,
