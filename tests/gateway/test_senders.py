@@ -394,6 +394,16 @@ async def test_an_operator_sends_for_the_tenant_that_it_names_and_nobody_else_do
     assert sorted(tenant for tenant, _ in await whose(world)) == [B, A]
 
 
+async def test_an_operator_sends_for_a_tenant_as_soon_as_it_is_made_also_where_a_gateway_has_not_heard_of_it(
+    world: World,
+) -> None:
+    operator = await world.credentials.key("operator")
+    assert (await world.post(event(), bearer(operator.secret))).status == 202
+    await world.credentials.tenant(B)
+    assert (await world.post(event(), bearer(operator.secret), ("Relay-Tenant", B))).status == 202
+    assert [tenant for tenant, _ in await whose(world)] == [A, B]
+
+
 async def test_nobody_sends_for_a_tenant_that_has_ended_also_where_a_gateway_has_not_heard_of_it(world: World) -> None:
     operator = await world.credentials.key("operator")
     await world.credentials.tenant(B)

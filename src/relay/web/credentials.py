@@ -152,6 +152,7 @@ MISSING = Problem(
     ErrorCode.CREDENTIAL_MISSING,
     "send a key as `Authorization: Bearer <secret>`, sign the request as its source, or show its client certificate",
 )
+ELSEWHERE = Problem(ErrorCode.SCOPE_MISSING, "the credential is not for that tenant")
 UNSIGNED = Problem(ErrorCode.SIGNATURE_INVALID, "the signature is not that of this source over this timestamp and body")
 
 
@@ -183,12 +184,12 @@ def read_bearer(authorization: bytes | None) -> bytes | None:
     return digest_of(found[1])
 
 
-def in_tenant(caller: Caller, credentials: Credentials, wanted: str | None) -> Caller:
-    """The caller inside the tenant that it names, its own without one. Raises `Refused` (`scope_missing`)."""
+def in_tenant(caller: Caller, credentials: Credentials, wanted: str | None) -> Caller | Problem:
+    """The caller inside the tenant that it names, its own without one; or why it may not be there."""
     if wanted is None or wanted == caller.tenant:
         return caller
     if Scope.OPERATOR not in caller.scopes or wanted not in credentials.tenants:
-        raise refuse(ErrorCode.SCOPE_MISSING, "the credential is not for that tenant")
+        return ELSEWHERE
     return replace(caller, tenant=wanted, home=caller.tenant)
 
 

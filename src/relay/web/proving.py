@@ -96,15 +96,16 @@ class Prover:
         if SOURCE in headers and not credentials.is_empty:
             signed = self._read_signature(headers)
             body = await read_body()
-        judged = self._judge(credentials, proofs, signed, body or b"")
+        tenant = headers[TENANT].decode("latin-1") if TENANT in headers else None
+        judged = self._judge(credentials, proofs, tenant, signed, body or b"")
         if isinstance(judged, Problem):
             newest = await self.register.newest()
             if newest is not credentials:
-                credentials, judged = newest, self._judge(newest, proofs, signed, body or b"")
+                judged = self._judge(newest, proofs, tenant, signed, body or b"")
         if isinstance(judged, Problem):
             raise Refused(judged)
         digest = None if signed is None or judged.proofs.signed is None else signed.digest(body or b"")
-        return Proven(_in_its_tenant(judged, credentials, headers), body, digest)
+        return Proven(judged, body, digest)
 
     def _read_signature(self, headers: Mapping[bytes, bytes]) -> Signed:
         source, timestamp, signature = (headers.get(each, b"").decode("latin-1") for each in _SIGNED)
@@ -113,13 +114,17 @@ class Prover:
         except InvalidSignature as fault:
             raise refuse(ErrorCode.SIGNATURE_INVALID, str(fault)) from None
 
-    def _judge(self, credentials: Credentials, proofs: Proofs, signed: Signed | None, body: bytes) -> Caller | Problem:
+    def _judge(
+        self, credentials: Credentials, proofs: Proofs, tenant: str | None, signed: Signed | None, body: bytes
+    ) -> Caller | Problem:
+        """Whose a request is by these credentials, in the tenant that it names."""
         if signed is not None:
             secret_id = self._signing_secret(credentials.source(signed.source), signed, body)
             if secret_id is None:
                 return UNSIGNED
             proofs = replace(proofs, signed=(signed.source, secret_id))
-        return self.register.judge(credentials, proofs)
+        judged = self.register.judge(credentials, proofs)
+        return judged if isinstance(judged, Problem) else in_tenant(judged, credentials, tenant)
 
     def _signing_secret(self, source: Source | None, signed: Signed, body: bytes) -> UUID | None:
         """With which of the source's secrets the body was signed.
@@ -136,8 +141,3 @@ class Prover:
 
 
 _SIGNED = (SOURCE, TIMESTAMP, SIGNATURE)
-
-
-def _in_its_tenant(caller: Caller, credentials: Credentials, headers: Mapping[bytes, bytes]) -> Caller:
-    wanted = headers.get(TENANT)
-    return caller if wanted is None else in_tenant(caller, credentials, wanted.decode("latin-1"))
