@@ -134,7 +134,6 @@ class Prometheus:
                     self._programs.prometheus,
                     f"--config.file={self._folder / 'prometheus.json'}",
                     f"--storage.tsdb.path={self._folder / 'series'}",
-                    "--storage.tsdb.no-lockfile",
                     f"--web.listen-address={LOOPBACK}:{self._port}",
                     "--log.level=warn",
                 ],
@@ -165,9 +164,9 @@ class Prometheus:
         assert content["status"] == "success", f"{parameters}: {content.get('error')}"
         return content["data"]
 
-    def query(self, expression: str) -> list[Sample]:
-        """The instant vector of an expression now; a scalar is one sample without labels."""
-        data = self.ask("query", query=expression)
+    def query(self, expression: str, at: float | None = None) -> list[Sample]:
+        """The instant vector of an expression, now or at that Unix time; a scalar is one sample without labels."""
+        data = self.ask("query", query=expression, **({} if at is None else {"time": str(at)}))
         if data["resultType"] == "scalar":
             return [Sample({}, float(data["result"][1]))]
         return [Sample(each["metric"], float(each["value"][1])) for each in data["result"]]
@@ -188,13 +187,15 @@ class Prometheus:
         """Return when every target was scraped and every rule evaluated. Raises `NotInTime`."""
 
         async def is_ready() -> bool:
+            assert self._process is not None
+            assert self._process.poll() is None, f"Prometheus ended: {self.log()}"
             with contextlib.suppress(httpx.TransportError, ValueError):  # it does not listen, or not say anything, yet
                 up = self.query("up")
                 unknown = [rule for rule in self.rules() if rule["health"] == "unknown"]
                 return len(up) == len(self._targets) and all(each.value for each in up) and not unknown
             return False
 
-        await eventually(is_ready, READY_SECONDS, f"Prometheus scrapes {self._targets}; {self.log()}")
+        await eventually(is_ready, READY_SECONDS, f"Prometheus scrapes {self._targets}")
 
     async def until(self, expression: str, within: float) -> list[Sample]:
         """Return what an expression gives, once it gives anything. Raises `NotInTime`."""
