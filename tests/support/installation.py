@@ -102,13 +102,21 @@ def free_port() -> int:
 class Service:
     """One command that runs until it is stopped, with its workers. What it prints is kept; its log is a file.
 
-    A start is not waited for, so several go on at once; asking where it listens, or for a worker, waits.
+    `through` is a command that becomes it. A start is not waited for, so several go on at once; asking where it
+    listens, or for a worker, waits.
     """
 
-    def __init__(self, name: str, words: tuple[str, ...], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        words: tuple[str, ...],
+        environment: Mapping[str, str],
+        log: Path,
+        through: tuple[str, ...] = (),
+    ) -> None:
         self.name = name
         self.log = log
-        self._command = [str(RELAY), *words]
+        self._command = [*through, str(RELAY), *words]
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
         self._changed = threading.Condition()
