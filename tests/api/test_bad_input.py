@@ -129,6 +129,7 @@ async def stored(world: World) -> list[int]:
 
 @pytest.mark.parametrize(("pointer", "body"), INVALID)
 async def test_a_bad_field_is_named(shared_world: World, pointer: str, body: dict[str, Any]) -> None:
+    """Case C161 among others: what is no pattern (`order.%`, `order.creat?`, `order.*.paid`) is refused."""
     before = await stored(shared_world)
     reply = await shared_world.send("POST", ENDPOINTS, body)
     assert (reply.status, reply.code) == (422, "invalid")

@@ -107,3 +107,20 @@ def test_a_stdin_that_cannot_be_read_is_a_wrong_usage(lonely: Shell, tmp_path: P
     os.close(stdin)
     assert done.returncode == 2
     assert "stdin cannot be read: Bad file descriptor." in only_line(done.stderr)
+
+
+@pytest.mark.parametrize("payload", [b'{"s":"x\\ud83d"}', b'{"\\ud800":1}', b'{"s":"\\udc00\\ud800"}'])
+def test_half_a_surrogate_pair_is_sent_and_its_receipt_shown(relay: Service, shell: Shell, payload: bytes) -> None:
+    """Case C70, on the command line."""
+    accepted = shell.document("send", "half.pair", stdin=payload)
+    assert payload_of(relay, accepted) == payload
+    assert "half.pair" in on_a_terminal(shell, "receipt", accepted["receipt_id"])
+
+
+def test_half_a_surrogate_pair_in_a_batch_is_sent_and_as_a_name_refused(relay: Service, shell: Shell) -> None:
+    """Case C70, on the command line: an event's name has visible ASCII characters only."""
+    payload = b'{"s":"x\\ud83d"}'
+    sent = shell.document("send", "--batch", "-", stdin=b'{"type":"half.pair","payload":%b}' % payload)
+    assert payload_of(relay, sent["data"][0]) == payload
+    done = shell.run("send", "--batch", "-", stdin=b'{"type":"half.pair","event_id":"\\ud800","payload":1}')
+    assert (done.returncode, "(malformed)" in only_line(done.stderr)) == (1, True)

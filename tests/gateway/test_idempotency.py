@@ -31,6 +31,7 @@ async def test_a_hundred_requests_of_one_name_at_once_are_one_event(world: World
 
 
 async def test_a_hundred_requests_of_one_name_in_two_processes_are_one_event(world: World) -> None:
+    """Case C55: every answer is the same 202, byte for byte."""
     await world.subscribe()
     async with World.over(world.dsn) as other:
         replies = await asyncio.gather(*[each.post(event(), KEY) for _ in range(50) for each in (world, other)])
@@ -57,6 +58,7 @@ async def test_the_quoted_and_the_bare_form_are_one_name(world: World) -> None:
 
 @pytest.mark.parametrize("body", [event(n=2), event("invoice.void"), event() + b"\n"])
 async def test_another_type_or_body_under_a_name_is_a_conflict(world: World, body: bytes) -> None:
+    """Case C56."""
     first = await world.post(event(), KEY)
     other = await world.post(body, KEY)
     assert (other.status, other.code) == (409, "idempotency_key_reused")

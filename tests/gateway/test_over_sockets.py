@@ -89,6 +89,7 @@ async def test_a_chunked_event_is_taken(world: World) -> None:
 async def test_a_never_ending_body_is_refused_soon_after_the_limit_and_the_connection_closed(
     world: World, head: str, limit: int
 ) -> None:
+    """Case C149."""
     async with client(world) as each:
         await each.send(head.encode(), b"Transfer-Encoding: chunked\r\n\r\n")
         sent = 0
@@ -127,6 +128,7 @@ async def test_a_batch_comes_in_chunks_that_part_a_payload(world: World) -> None
 
 
 async def test_an_endless_form_is_refused_for_its_content_type(world: World) -> None:
+    """Case C151."""
     head = HEAD.replace("application/json", "multipart/form-data; boundary=zz")
     async with client(world) as each:
         await each.send(head.encode(), b"Transfer-Encoding: chunked\r\n\r\n", chunk(b"no boundary\r\n" * 500))
@@ -146,6 +148,7 @@ async def test_a_client_that_leaves_within_its_body_leaves_nothing_behind(world:
     "line", ["Content-Length: 5\r\nTransfer-Encoding: chunked", "Content-Length: -1", "Content-Length: 5, 5"]
 )
 async def test_a_length_that_contradicts_itself_is_no_request(world: World, line: str) -> None:
+    """Case C149: a length beside chunks is nobody's to choose between."""
     async with client(world) as each:
         await each.send(HEAD.encode(), f"{line}\r\n\r\n".encode(), chunk(event()), b"0\r\n\r\n")
         assert (await each.answer())[0] == 400

@@ -94,7 +94,7 @@ async def test_a_key_lives_as_long_as_the_journal_is_told(world: World) -> None:
 
 
 async def test_a_key_dedupes_over_midnight(world: World) -> None:
-    """The key's event lies in yesterday's partition and the repeat would lie in today's."""
+    """Case C60: the key's event lies in yesterday's partition and the repeat would lie in today's."""
     day_ms = 86_400_000
     now_ms = new_id().int >> 80
     await world.append(event(key=named("k"), receipt=new_id(unix_ms=now_ms - day_ms)))

@@ -341,6 +341,7 @@ async def test_what_is_no_request_is_refused_and_the_connection_closed(gateway: 
 
 @pytest.mark.parametrize("path", ["/v1/events", "/v1/endpoints"])
 async def test_a_body_that_never_ends_is_refused_soon_after_the_limit(gateway: Service, path: str) -> None:
+    """Case C149: the answer comes while the body goes on, and then the connection is closed."""
     head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     chunk = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
     most = 64 * 1024 * 1024

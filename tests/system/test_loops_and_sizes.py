@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from relay.gateway.headers import MOST_HOPS
-from tests.support.installation import Installation, add_endpoint, api, eventually, post
+from tests.support.database import Server
+from tests.support.installation import Installation, Service, add_endpoint, api, eventually, post
 from tests.support.receiver import Receiver
+from tests.system.conftest import ended, fresh_database
 
 DEADLINE = 60.0
 LARGEST = 8 * 1024 * 1024
@@ -31,6 +37,57 @@ async def test_an_endpoint_that_leads_back_makes_a_bounded_number_of_events(inst
     assert await installation.value("select count(*) from deliveries") == len(hops)
     reasons = await installation.fetch("select distinct dead_reason from deliveries where status = 'dead'")
     assert [row[0] for row in reasons] == ["permanent_failure"]
+
+
+@pytest.fixture
+def another(
+    database_server: Server, template_database: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Installation]:
+    """A second Relay, with a database of its own."""
+    with fresh_database(database_server, template_database) as dsn:
+        folder = tmp_path / "another"
+        folder.mkdir()
+        yield from ended(Installation(folder, dsn), request)
+
+
+async def test_two_relays_that_lead_to_each_other_make_a_bounded_number_of_events(
+    installation: Installation, another: Installation
+) -> None:
+    """Case C156: the hops are counted over both, whatever credential the endpoints show each other."""
+    both = [installation, another]
+    gateways = [each.gateway() for each in both]
+    for each in both:
+        each.dispatcher()
+    keys = [key_of(each) for each in gateways]
+    for number, gateway in enumerate(gateways):
+        other = 1 - number
+        with api(gateway) as client:
+            made = client.post(
+                "/v1/endpoints",
+                json={
+                    "url": f"{gateways[other].url}/v1/events",
+                    "headers": {"Authorization": f"Bearer {keys[other]}"},
+                },
+                headers={"Authorization": f"Bearer {keys[number]}"},
+            )
+        assert made.status_code == 201, made.text
+    assert post(gateways[0], b'{"type": "order.made"}', authorization=f"Bearer {keys[0]}").status_code == 202
+
+    async def is_dead() -> bool:
+        counts = [await each.value("select count(*) from deliveries where status = 'dead'") for each in both]
+        return bool(sum(counts) == 1)
+
+    await eventually(is_dead, DEADLINE, "the last delivery is dead")
+    hops = [[row[0] for row in await each.fetch("select hops from journal order by hops")] for each in both]
+    assert hops == [list(range(0, MOST_HOPS + 1, 2)), list(range(1, MOST_HOPS + 1, 2))]
+
+
+def key_of(gateway: Service) -> str:
+    """A Relay's first key."""
+    with api(gateway) as client:
+        answer = client.post("/v1/keys", json={"name": "admin", "scopes": ["admin"]})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["secret"])
 
 
 def a_push(commits: int) -> bytes:

@@ -15,8 +15,11 @@ BODIES: dict[str, bytes] = {
     "a name twice": b'{"type": "odd.one", "a": 1, "a": 2}',
     "a type twice": b'{"type": "odd.two", "type": "odd.one"}',
     "a whole-number float": b'{"type": "odd.one", "n": 1.0, "m": 1.10, "z": -0.0}',
+    "more digits than a float has": b'{"type": "odd.one", "n": 0.1000000000000000055511151231257827}',
+    "an integer past every float": b'{"type": "odd.one", "n": 9007199254740993}',
     "an escaped zero character": b'{"type": "odd.one", "s": "\\u0000"}',
     "half a surrogate pair": b'{"type": "odd.one", "s": "\\ud800"}',
+    "half a pair as a name": b'{"type": "odd.one", "\\ud800": "\\udc00\\ud800"}',
     "escapes in the type's name": b'{"t\\u0079pe": "odd.one"}',
     "a character past the basic plane": '{"type": "odd.one", "s": "😀 e\u0301 \u202e"}'.encode(),
     "space in odd places": b' \t\r\n{ "type"\n:\t"odd.one" } \n\n',
@@ -29,6 +32,7 @@ BODIES: dict[str, bytes] = {
 async def test_odd_but_valid_payloads_are_kept_and_delivered_byte_for_byte(
     installation: Installation, receiver: Receiver
 ) -> None:
+    """Cases C68 and C70: whatever a reader would make of them, no number is rounded and no half of a pair replaced."""
     gateway = installation.gateway()
     installation.dispatcher()
     add_endpoint(gateway, receiver.url(), event_types=["odd.one"])

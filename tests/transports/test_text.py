@@ -91,6 +91,30 @@ def test_any_payload_gives_a_valid_message_within_the_limit(
 
 
 @pytest.mark.parametrize("destination", [TELEGRAM, DISCORD])
+@pytest.mark.parametrize(
+    "payload", [rb'{"s":"x\ud83d"}', rb'{"\ud800":1}', rb'{"s":"\udc00\ud800"}', b'{"s":"\xed\xa0\x80"}']
+)
+def test_half_a_surrogate_pair_is_shown_as_it_was_written(destination: Destination, payload: bytes) -> None:
+    """Case C70, in chats: an escape stands there as an escape; bytes that are no text are told of."""
+    text = shown(destination, event(payload, "application/json"))
+    assert text.encode()
+    escapes = [part for part in payload.decode("latin-1").split('"') if part.startswith(("\\u", "x\\u"))]
+    assert all(escape in text for escape in escapes)
+    assert escapes or "not UTF-8" in text
+
+
+@pytest.mark.parametrize(("destination", "limit", "unit"), LIMITS)
+def test_a_push_of_megabytes_is_a_message_that_says_it_goes_on(
+    destination: Destination, limit: int, unit: Unit
+) -> None:
+    """Case C162, in chats: cut between characters and marked, where HTTP has all of it."""
+    payload = json.dumps({"commits": [{"message": f"\u00c4nderung {n} \u20ac" * 100} for n in range(2000)]})
+    text = shown(destination, event(payload, "application/json"))
+    assert MARK in text[-20:]
+    assert limit - 40 < width(text, unit) <= limit
+
+
+@pytest.mark.parametrize("destination", [TELEGRAM, DISCORD])
 def test_a_payload_that_is_empty_or_no_text_is_told_of(destination: Destination) -> None:
     assert "(no payload)" in shown(destination, event(b""))
     assert "(3 bytes, not UTF-8, image/png)" in shown(destination, event(b"\xff\xfe\x00", "image/png"))
