@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relay.domain import telemetry as t
-from relay.metrics import Metrics, Slot, expose, prepare
+from relay.metrics import Metrics, Slot, bury, expose, prepare
 from relay.metrics.roster import FILE
 from tests.docs.tree import ROOT
 from tests.metrics.reading import Scrape, scrape
@@ -27,9 +27,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "metrics"
 
 
-def work(folder: Path, slot: int, count: int, end: str) -> subprocess.Popen[bytes]:
-    """Start a worker that is a process of its own."""
-    command = [sys.executable, "-m", "tests.metrics.worker", str(folder), str(slot), str(count), end]
+def work(folder: Path, slot: int, count: int, end: str, *times: int) -> subprocess.Popen[bytes]:
+    """Start a worker that is a process of its own; with `times`, so many after each other."""
+    command = [sys.executable, "-m", "tests.metrics.worker", str(folder), str(slot), str(count), end, *map(str, times)]
     return subprocess.Popen(command, cwd=ROOT)
 
 
@@ -58,6 +58,40 @@ def test_its_successor_counts_on_and_has_nothing_in_hand(folder: Path) -> None:
     successor.listener(t.LeasesReaped(1))
     after = scrape(successor)
     assert (after.value("relay_leases_reaped_total"), after.value("relay_in_flight")) == (11, 0)
+
+
+def test_what_a_dead_worker_had_in_hand_is_nobodys_once_it_is_buried(folder: Path) -> None:
+    """C168: it held seven requests when it was killed, and its successor is still to come."""
+    assert work(folder, 0, 10, "die").wait(DEADLINE) == -signal.SIGKILL
+    assert read(folder).value("relay_in_flight") == 7
+    bury(DISPATCHER, Slot(folder, 0))
+    after = read(folder)
+    assert (after.value("relay_leases_reaped_total"), after.value("relay_in_flight")) == (10, 0)
+
+
+def test_who_is_buried_reports_no_queue(folder: Path) -> None:
+    (reporter,) = opened(folder, 0)
+    reporter.listener(REPORT)
+    reporter.close()
+    bury(DISPATCHER, Slot(folder, 0))
+    assert read(folder).value("relay_queue_depth", status="pending") == 0
+
+
+def test_who_left_nothing_is_buried_without_a_trace(folder: Path) -> None:
+    bury(DISPATCHER, Slot(folder, 0))
+    assert list(folder.iterdir()) == []
+
+
+def test_a_hundred_killed_workers_take_no_count_and_leave_no_file(folder: Path) -> None:
+    """C168: four slots, in each of which twenty-five workers are killed, while somebody looks fifty times and more."""
+    parents = [work(folder, slot, 40, "die", 25) for slot in range(4)]
+    seen: list[float] = []
+    while len(seen) < 50 or any(parent.poll() is None for parent in parents):
+        seen.append(read(folder).value("relay_leases_reaped_total"))
+    assert [parent.wait(DEADLINE) for parent in parents] == [0] * 4
+    assert seen == sorted(seen)
+    assert read(folder).value("relay_leases_reaped_total") == 4_000
+    assert sorted(path.name for path in folder.iterdir()) == [FILE, *(f"slot-{slot}.cells" for slot in range(4))]
 
 
 def test_counters_never_go_back_while_workers_come_and_die(folder: Path) -> None:

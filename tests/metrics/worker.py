@@ -1,6 +1,7 @@
 """A worker process of its own, for the tests that kill one: counts into a slot, then does as it is told.
 
-Arguments: folder, slot, how many leases to count as reaped, and ``die`` or ``leave``.
+Arguments: folder, slot, how many leases to count as reaped, and ``die`` or ``leave``; with a number as a fifth, that
+many workers come after each other, and this process is their parent.
 """
 
 import os
@@ -13,7 +14,20 @@ from relay.domain.telemetry import DeadLettered, InFlightChanged, LeasesReaped, 
 from relay.metrics import Metrics, Slot
 
 
-def main(folder: str, slot: str, count: str, end: str) -> None:
+def main(folder: str, slot: str, count: str, end: str, times: str = "") -> None:
+    """Be a worker, or the parent of many."""
+    if not times:
+        work(folder, slot, count, end)
+        return
+    for _ in range(int(times)):
+        child = os.fork()
+        if child == 0:
+            work(folder, slot, count, end)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+def work(folder: str, slot: str, count: str, end: str) -> None:
     """Count one by one, with a consumer of each worker's own and one that all share."""
     metrics = Metrics(Process.DISPATCHER, slot=Slot(Path(folder), int(slot)))
     metrics.listener(InFlightChanged(7))

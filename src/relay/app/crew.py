@@ -36,11 +36,18 @@ KILLED_SECONDS = 10.0
 Notice = Callable[[str], None]
 """Is told in a line what a person should know of."""
 
+Burial = Callable[[int], None]
+"""Is told the slot of a worker that has ended, before the next one starts in it. It must neither wait nor raise."""
+
+
+def _nothing_left(_: int) -> None:
+    """The burial of workers that leave nothing behind."""
+
 
 @dataclass(frozen=True, slots=True)
 class Duty:
     """What a crew is for: `workers` processes of a role behind one socket. `environment` is theirs, whole; `numbers` is
-    the folder that their metrics share, None for a role without.
+    the folder that their metrics share, None for a role without. `bury` is for what a worker has left there.
     """
 
     role: Role
@@ -49,6 +56,7 @@ class Duty:
     environment: Mapping[str, str]
     bounds: Bounds
     numbers: Path | None = None
+    bury: Burial = _nothing_left
 
     def command(self, slot: int, tether: int) -> list[str]:
         """The argument list of a worker. `-P` keeps modules of the working directory out of it."""
@@ -171,6 +179,7 @@ class Crew:
         while not self._stopping.is_set():
             began = time.monotonic()
             end = await self._live(slot, ready)
+            self._duty.bury(slot)
             if self._stopping.is_set():
                 return
             if not ready.done():

@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
-from relay.app.crew import Crew, Duty, Notice
+from relay.app.crew import Burial, Crew, Duty, Notice
 from relay.app.faults import CannotRun
 from relay.app.installation import find
 from relay.app.listening import address_of, listen, url_of
 from relay.app.roles import Role, bounds
 from relay.app.tls import tls_of
-from relay.metrics import prepare
+from relay.domain.telemetry import Process
+from relay.metrics import Slot, bury, prepare
 from relay.settings import Settings, check_promises, without_effect
 
 
@@ -79,6 +81,8 @@ async def crew_of(
             bounds=bounds(role, settings),
             numbers=numbers,
         )
+        if numbers is not None:
+            duty = replace(duty, bury=_burial(Process(role), numbers, settings.metric_consumers))
         async with Crew(duty, notice=notice, hurry=hurry) as crew:
             yield crew
 
@@ -105,6 +109,16 @@ async def run_service(
 def scheme_of(role: Role, settings: Settings) -> str:
     """How workers of this role are spoken to."""
     return "https" if role is Role.GATEWAY and settings.tls_cert is not None else "http"
+
+
+def _burial(process: Process, numbers: Path, consumers: int) -> Burial:
+    """What a dead worker seemed to have in hand is nobody's from the moment at which its parent knows."""
+
+    def bury_slot(slot: int) -> None:
+        with suppress(OSError):  # then its successor does it, which says so if it cannot either
+            bury(process, Slot(numbers, slot), consumers=consumers)
+
+    return bury_slot
 
 
 @contextmanager

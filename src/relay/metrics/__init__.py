@@ -7,7 +7,7 @@ member of a closed enum or a consumer's name; a line holds no credential.
 """
 
 from relay.metrics.names import reference
-from relay.metrics.registry import Metrics, expose
+from relay.metrics.registry import Metrics, bury, expose
 from relay.metrics.slots import Slot, prepare
 
-__all__ = ["Metrics", "Slot", "expose", "prepare", "reference"]
+__all__ = ["Metrics", "Slot", "bury", "expose", "prepare", "reference"]

@@ -54,7 +54,7 @@ class Counting:
         self._handlers = {
             kind: handler for kind, (handler, fed) in self.table().items() if not fed.isdisjoint(self._metrics)
         }
-        self._forget_predecessor()
+        put_out(layout, values)
 
     def __call__(self, happening: t.Happening) -> None:
         """Count what happened."""
@@ -106,14 +106,6 @@ class Counting:
             t.LoopStarted: (self._started, frozenset({names.LOOP_SUCCESS})),
             t.LoopSucceeded: (self._succeeded, frozenset({names.LOOP_SUCCESS})),
         }
-
-    def _forget_predecessor(self) -> None:
-        """Put out what a worker that held this slot before would still seem to have in hand or to report. Its
-        counters stay, and so do times of success: they are true whoever was there."""
-        for metric in self._metrics:
-            if metric.kind is Kind.GAUGE and metric.merge is Merge.SUM:
-                self._values[self._layout.cell(metric)] = 0.0
-        self._values[self._layout.reported_at] = 0.0
 
     def _add(self, metric: Metric, count: float, labels: Labels = ()) -> None:
         self._values[self._layout.cell(metric, labels)] += count
@@ -262,6 +254,15 @@ class Counting:
 
     def _succeeded(self, happening: t.LoopSucceeded) -> None:
         self._put(names.LOOP_SUCCESS, self._clock(), (happening.loop,))
+
+
+def put_out(layout: Layout, values: memoryview[float]) -> None:
+    """Put out what a worker that held this slot would still seem to have in hand or to report. Its counters
+    stay, and so do times of success: they are true whoever was there."""
+    for metric in names.exported_by(layout.process):
+        if metric.kind is Kind.GAUGE and metric.merge is Merge.SUM:
+            values[layout.cell(metric)] = 0.0
+    values[layout.reported_at] = 0.0
 
 
 _REPORTED = frozenset(metric for metric in names.TABLE if metric.merge is Merge.REPORT)

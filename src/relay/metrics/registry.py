@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from relay.domain.telemetry import Listener, Process
-from relay.metrics.counting import Counting
+from relay.metrics.counting import Counting, put_out
 from relay.metrics.exposition import Instance, render
 from relay.metrics.layout import Layout, lay_out
 from relay.metrics.roster import Roster
-from relay.metrics.slots import Cells, Slot, read_all
+from relay.metrics.slots import Cells, Slot, is_kept, read_all
 
 
 class Metrics:
@@ -71,6 +71,16 @@ class Metrics:
 def expose(process: Process, folder: Path, *, consumers: int = 1000, accept: str = "") -> tuple[str, bytes]:
     """The same text for one who holds no slot: the parent of the workers that count into the folder."""
     return _expose(lay_out(process, consumers), folder, accept)
+
+
+def bury(process: Process, slot: Slot, *, consumers: int = 1000) -> None:
+    """Put out what the slot's worker had in hand or reported, now that it is dead: for its parent, before a
+    successor starts. What it counted stays. Raises `OSError`."""
+    layout = lay_out(process, consumers)
+    if is_kept(layout, slot):
+        cells = Cells(layout, slot)
+        put_out(layout, cells.values)
+        cells.close()
 
 
 def _expose(layout: Layout, folder: Path, accept: str) -> tuple[str, bytes]:

@@ -76,6 +76,11 @@ def _fits(path: Path, layout: Layout) -> bool:
         return file.read(HEADER_BYTES) == layout.fingerprint
 
 
+def is_kept(layout: Layout, slot: Slot) -> bool:
+    """Whether the slot has a file of this layout."""
+    return _fits(slot.path, layout)
+
+
 def read_all(folder: Path, layout: Layout) -> Iterator[array[float]]:
     """The numbers of every slot of the folder. A file of another layout belongs to nobody any more."""
     for path in sorted(folder.glob(_PATTERN)):
