@@ -22,7 +22,7 @@ ENDPOINTS = [new_id() for _ in range(3)]
 def flight(**changes: Any) -> Flight:
     target = destination()
     ready = http.prepare(target, user_agent="Relay/test", timeout_seconds=10.0)
-    address = Address(target.endpoint_id, 1, target.name, target.ack, target.retry, ready)
+    address = Address(target.endpoint_id, target.tenant, 1, target.name, target.ack, target.retry, ready)
     return Flight(claimed(**changes), address, asked_at=0.0, claimed_at=0.0, lease_seconds=60.0)
 
 

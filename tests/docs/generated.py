@@ -14,6 +14,7 @@ from relay.api import calls
 from relay.api.app import description
 from relay.cli import reference as commands
 from relay.domain import answers_table, refusals_table, schedule_table, verification
+from relay.metrics import glossary
 from relay.web import problems
 from tests.docs.tree import ROOT
 
@@ -48,6 +49,7 @@ class Part:
 
 SETTINGS = Part(ROOT / "docs" / "settings.md", "settings", settings.reference)
 METRICS = Part(ROOT / "docs" / "metrics.md", "metrics", metrics.reference)
+LOGS = Part(ROOT / "docs" / "logs.md", "logs", glossary.reference)
 COMMANDS = Part(ROOT / "docs" / "commands.md", "commands", commands.reference)
 ERROR_CODES = Part(ROOT / "docs" / "errors.md", "errors", problems.reference)
 CALLS = Part(ROOT / "docs" / "http-api.md", "calls", lambda: calls.reference(description(__version__)))
@@ -55,7 +57,7 @@ ANSWERS = Part(ROOT / "docs" / "receivers.md", "answers", answers_table.referenc
 SCHEDULES = Part(ROOT / "docs" / "receivers.md", "schedules", schedule_table.reference)
 REFUSALS = Part(ROOT / "docs" / "sending.md", "refusals", refusals_table.reference)
 FAULTS = Part(ROOT / "docs" / "verify.md", "faults", verification.reference)
-PARTS = (SETTINGS, METRICS, COMMANDS, ERROR_CODES, CALLS, ANSWERS, SCHEDULES, REFUSALS, FAULTS)
+PARTS = (SETTINGS, METRICS, LOGS, COMMANDS, ERROR_CODES, CALLS, ANSWERS, SCHEDULES, REFUSALS, FAULTS)
 
 if __name__ == "__main__":
     for part in PARTS:

@@ -1,18 +1,16 @@
 """Claims about the vocabulary of what happens."""
 
 import dataclasses
-from uuid import UUID
 
 import pytest
 
 from relay.domain import housekeeping, telemetry
+from relay.domain.broadcast import Broadcast
 from relay.domain.delivery import DeadReason
-from relay.domain.outcome import Acked, Bury, OutcomeClass, OutcomeReason
+from relay.domain.outcome import Bury, OutcomeClass, OutcomeReason
 from relay.domain.sending import ErrorClass
 from relay.domain.telemetry import (
     KINDS,
-    AttemptFact,
-    Broadcast,
     Happening,
     LeasesReaped,
     Loop,
@@ -20,8 +18,9 @@ from relay.domain.telemetry import (
     attempts_recorded,
     name_of,
 )
+from tests.support.facts import attempt
 
-ACKED = AttemptFact(UUID(int=1), UUID(int=2), "ledger", 1, 0, OutcomeClass.SUCCESS, Acked(), 200, None, 0.01, 0.03)
+ACKED = attempt("ledger")
 DEAD = ACKED._replace(
     outcome_class=OutcomeClass.RETRYABLE,
     verdict=Bury(DeadReason.EXHAUSTED, OutcomeReason.BROKEN_OFF),
@@ -39,7 +38,7 @@ def test_every_record_of_the_modules_that_can_happen_is_in_the_union() -> None:
         if isinstance(thing, type) and dataclasses.is_dataclass(thing) and thing.__module__ == module.__name__
     }
 
-    assert set(KINDS) == records - {Broadcast}
+    assert set(KINDS) == records
 
 
 def test_what_happened_cannot_be_changed() -> None:

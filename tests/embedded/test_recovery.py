@@ -19,6 +19,7 @@ from relay.embedded.log import LogFile, Trimmer
 from relay.embedded.postmaster import look_up, orphans, wait_until
 from relay.embedded.programs import find_programs
 from tests.embedded.conftest import READY_SECONDS, fetch, holder, rows
+from tests.support.said import said
 
 Make = Callable[..., EmbeddedServer]
 ENDLESS = "SELECT count(*) FROM generate_series(1, 1000000000000)"
@@ -276,7 +277,7 @@ def test_a_log_that_cannot_be_cut_now_is_cut_later(
     trimmer = Trimmer(LogFile(tmp_path / "r1.log"))
     assert cut.wait(READY_SECONDS)
     trimmer.stop()
-    assert "no room" in caplog.text
+    assert "no room" in said(caplog)
 
 
 def test_a_start_that_is_interrupted_leaves_no_server(used: Path, make_server: Make) -> None:

@@ -11,7 +11,7 @@ from relay.domain import telemetry as t
 from relay.domain.breaker import BreakerState
 from relay.domain.delivery import DeadReason
 from relay.domain.failure import FailureReason
-from relay.domain.outcome import Acked, DeferralReason, HandBackReason, OutcomeClass
+from relay.domain.outcome import DeferralReason, HandBackReason, OutcomeClass
 from relay.domain.receipt import ReceiptOutcome
 from relay.metrics import Metrics, names
 from relay.metrics.counting import NOT_COUNTED, Counting
@@ -19,6 +19,7 @@ from relay.metrics.layout import closed_series, lay_out
 from relay.metrics.names import Kind, Metric
 from relay.metrics.roster import Roster
 from tests.metrics.reading import scrape
+from tests.support.facts import attempt
 
 GATEWAY, DISPATCHER = t.Process.GATEWAY, t.Process.DISPATCHER
 NOW = 1_700_000_000.5
@@ -41,13 +42,6 @@ REPORT = h.QueueMeasured(
 def metrics_of(process: t.Process, consumers: int = 10) -> Metrics:
     """Metrics of a process that is alone, on a clock that stands."""
     return Metrics(process, consumers=consumers, clock=lambda: NOW)
-
-
-def attempt(consumer: str = "billing", send: float = 0.02, delivery: float | None = 0.04) -> t.AttemptFact:
-    """A recorded success."""
-    return t.AttemptFact(
-        UUID(int=1), UUID(int=2), consumer, 1, 0, OutcomeClass.SUCCESS, Acked(), 200, None, send, delivery
-    )
 
 
 def _name(value: object) -> str:
@@ -82,6 +76,7 @@ def _name(value: object) -> str:
         (DISPATCHER, t.InFlightChanged(17), {"relay_in_flight": 17}),
         (DISPATCHER, t.ClockCompared(-301.5), {"relay_clock_skew_seconds": -301.5}),
         (DISPATCHER, t.LeasesLost(2), {"relay_leases_lost_total": 2}),
+        (GATEWAY, t.LogLinesDropped(7), {"relay_log_lines_dropped_total": 7}),
         (DISPATCHER, t.LeasesReaped(3), {"relay_leases_reaped_total": 3}),
         (DISPATCHER, t.DeadLettered("billing", DeadReason.REFUSED),
          {"dlq_inflow_total{consumer=billing,reason=refused}": 1}),
@@ -138,6 +133,7 @@ def test_what_is_not_counted_moves_nothing(process: t.Process, kind: type[t.Happ
         t.LoopHeldUp: t.LoopHeldUp(t.Loop.REAPER, "away", 1),
         t.LoopCrashed: t.LoopCrashed(t.Loop.REAPER, ValueError(), 1),
         t.LoopStopped: t.LoopStopped(t.Loop.REAPER),
+        t.DeliveryMetBug: t.DeliveryMetBug(UUID(int=1), "billing", ValueError()),
         t.ProcessStarted: t.ProcessStarted(process, ""),
         t.ProcessDraining: t.ProcessDraining(process),
         t.ProcessStopped: t.ProcessStopped(process),

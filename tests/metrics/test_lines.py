@@ -7,24 +7,14 @@ from uuid import UUID
 import pytest
 
 from relay.domain import telemetry as t
+from relay.domain.attempt import AckFact
 from relay.domain.breaker import BreakerState
 from relay.domain.delivery import DeadReason
 from relay.domain.failure import FailureReason
-from relay.domain.outcome import (
-    Acked,
-    Bury,
-    HandBack,
-    HandBackReason,
-    OutcomeClass,
-    OutcomeReason,
-    Received,
-    Retry,
-    Verdict,
-)
-from relay.domain.sending import ErrorClass
-from relay.metrics.lines import LEVELS, log_listener
-
-DELIVERY, RECEIPT = UUID(int=0xD), UUID(int=0xE)
+from relay.domain.outcome import Bury, HandBack, HandBackReason, OutcomeClass, OutcomeReason, Received, Retry
+from relay.metrics.lines import LEVELS, MOST_SHOWN, log_listener
+from relay.metrics.logs import Told
+from tests.support.facts import DELIVERY, RECEIPT, attempt
 
 
 class Kept(logging.Handler):
@@ -61,42 +51,41 @@ def kept(logger: logging.Logger) -> Kept:
     return handler
 
 
-def attempt(verdict: Verdict, outcome: OutcomeClass, status: int | None = 200) -> t.AttemptFact:
-    """A recorded attempt with this end."""
-    error = None if status else ErrorClass.CONNECT_TIMEOUT
-    return t.AttemptFact(DELIVERY, RECEIPT, "billing", 2, 1, outcome, verdict, status, error, 0.0214, None)
-
-
-ACKED = attempt(Acked(), OutcomeClass.SUCCESS)
-RECEIVED = attempt(Received(), OutcomeClass.SUCCESS)
-RETRIED = attempt(Retry(2.1234, OutcomeReason.TIMED_OUT), OutcomeClass.RETRYABLE, None)
-BURIED = attempt(Bury(DeadReason.EXHAUSTED, OutcomeReason.SERVER_ERROR), OutcomeClass.RETRYABLE, 503)
-HANDED_BACK = attempt(HandBack(HandBackReason.LOCAL), OutcomeClass.DEFERRED, None)
+ACKED = attempt()
+RECEIVED = attempt(verdict=Received())
+RETRIED = attempt(
+    verdict=Retry(2.1234, OutcomeReason.TIMED_OUT), outcome=OutcomeClass.RETRYABLE, status=None, send=0.0214
+)
+BURIED = attempt(
+    verdict=Bury(DeadReason.EXHAUSTED, OutcomeReason.SERVER_ERROR), outcome=OutcomeClass.RETRYABLE, status=503
+)
+HANDED_BACK = attempt(verdict=HandBack(HandBackReason.LOCAL), outcome=OutcomeClass.DEFERRED, status=None)
 
 
 def test_every_kind_of_happening_has_a_level() -> None:
     assert set(LEVELS) == set(t.KINDS)
 
 
-def test_successes_make_no_record_at_the_default_level(
-    logger: logging.Logger, kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[object] = []
-    monkeypatch.setattr(logger, "makeRecord", lambda *parts: made.append(parts))
-    log_listener(logger)(t.attempts_recorded([ACKED, RECEIVED] * 100, 0.01))
+def test_successes_make_no_line_where_only_warnings_are_written(logger: logging.Logger, kept: Kept) -> None:
+    logger.setLevel(logging.WARNING)
+    made: list[Told] = []
+    log_listener(logger, tell=made.extend)(t.attempts_recorded([ACKED, RECEIVED] * 100, 0.01))
     log_listener(logger)(t.RequestServed(0.001))
     assert (made, kept.records) == ([], [])
 
 
-def test_each_success_has_a_line_at_debug(logger: logging.Logger, kept: Kept) -> None:
-    logger.setLevel(logging.DEBUG)
-    log_listener(logger)(t.attempts_recorded([ACKED, RECEIVED], 0.01))
-    assert kept.told() == [("DEBUG", "delivery_acked"), ("DEBUG", "delivery_received")]
+def test_a_batch_of_attempts_is_told_at_once(logger: logging.Logger, kept: Kept) -> None:
+    told: list[list[str]] = []
+    listener = log_listener(logger, tell=lambda lines: told.append([line.name for line in lines]))
+    listener(t.attempts_recorded([ACKED, RETRIED, BURIED], 0.01))
+    assert (told, kept.records) == ([["delivery_acked", "delivery_retries", "delivery_dead"]], [])
 
 
-def test_each_failure_has_a_line_and_the_successes_beside_it_none(logger: logging.Logger, kept: Kept) -> None:
-    log_listener(logger)(t.attempts_recorded([ACKED, RETRIED, BURIED, HANDED_BACK], 0.01))
+def test_each_attempt_has_a_line_that_says_how_it_ended(logger: logging.Logger, kept: Kept) -> None:
+    log_listener(logger)(t.attempts_recorded([ACKED, RECEIVED, RETRIED, BURIED, HANDED_BACK], 0.01))
     assert kept.told() == [
+        ("INFO", "delivery_acked"),
+        ("INFO", "delivery_received"),
         ("INFO", "delivery_retries"),
         ("WARNING", "delivery_dead"),
         ("INFO", "delivery_handed_back"),
@@ -109,19 +98,50 @@ def test_retries_are_not_written_where_only_warnings_are(logger: logging.Logger,
     assert kept.told() == [("WARNING", "delivery_dead")]
 
 
-def test_a_failures_line_says_which_what_and_when_again(logger: logging.Logger, kept: Kept) -> None:
+def test_an_ack_by_a_call_of_its_own_has_a_line_of_the_same_name(logger: logging.Logger, kept: Kept) -> None:
+    log_listener(logger)(t.DeliveriesAcked((AckFact(DELIVERY, RECEIPT, "billing", 1.5),)))
+    assert kept.told() == [("INFO", "delivery_acked")]
+    fields = vars(kept.records[0])["fields"]
+    assert (fields["delivery_id"], fields["total_ms"]) == (DELIVERY, 1500.0)
+
+
+def test_a_line_about_very_many_deliveries_names_some(logger: logging.Logger, kept: Kept) -> None:
+    deliveries = tuple(map(UUID, (f"{number:032x}" for number in range(1000))))
+    log_listener(logger)(t.LeasesLost(1000, deliveries))
+    fields = vars(kept.records[0])["fields"]
+    assert fields == {"count": 1000, "delivery_ids": deliveries[:MOST_SHOWN]}
+
+
+def test_a_bug_that_struck_one_delivery_names_it(logger: logging.Logger, kept: Kept) -> None:
+    bug = ZeroDivisionError()
+    log_listener(logger)(t.DeliveryMetBug(DELIVERY, "billing", bug))
+    (record,) = kept.records
+    assert kept.told() == [("ERROR", "delivery_met_bug")]
+    assert (vars(record)["fields"]["delivery_id"], record.exc_info and record.exc_info[1]) == (DELIVERY, bug)
+
+
+def test_an_attempts_line_says_which_what_when_again_and_where_its_time_went(
+    logger: logging.Logger, kept: Kept
+) -> None:
     log_listener(logger)(t.attempts_recorded([RETRIED], 0.01))
     (record,) = kept.records
     assert vars(record)["fields"] == {
-        "delivery_id": str(DELIVERY),
+        "delivery_id": DELIVERY,
         "receipt_id": "rcp_0000000000000000000000000000000e",
+        "event_id": "order-7",
+        "event_type": "invoice.paid",
+        "tenant": "acct_default",
         "consumer": "billing",
         "attempt": 2,
         "generation": 1,
         "outcome": "retryable",
         "status_code": None,
         "error_class": "connect_timeout",
+        "claim_ms": 3.1,
+        "gate_ms": 0.2,
         "send_ms": 21.4,
+        "persist_ms": 5.7,
+        "total_ms": 30.4,
         "reason": "timed_out",
         "in_seconds": 2.123,
     }

@@ -4,6 +4,9 @@ import asyncio
 import io
 import json
 import logging
+import re
+import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from datetime import datetime
@@ -30,11 +33,14 @@ class Terminal(io.StringIO):
 def _logging_as_it_was() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
     yield
     logging.captureWarnings(capture=False)
     root.handlers[:] = handlers
     root.setLevel(level)
-    logging.getLogger("uvicorn.access").setLevel(logging.NOTSET)
+    sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
+    for name in ("uvicorn.access", "urllib3", "opentelemetry"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.fixture
@@ -119,9 +125,9 @@ def test_a_server_and_the_loop_write_the_same_way(stream: io.StringIO) -> None:
     logs.configure(None, LogLevel.INFO, stream)
     logging.getLogger("uvicorn.error").info("Started server process [%d]", 7)
     logging.getLogger("asyncio").error("Task exception was never retrieved")
-    assert [(line["logger"], line["event"]) for line in lines(stream)] == [
-        ("uvicorn.error", "Started server process [7]"),
-        ("asyncio", "Task exception was never retrieved"),
+    assert [(line["event"], line["logger"], line["message"]) for line in lines(stream)] == [
+        ("library_message", "uvicorn.error", "Started server process [7]"),
+        ("library_message", "asyncio", "Task exception was never retrieved"),
     ]
 
 
@@ -139,7 +145,7 @@ def test_single_requests_are_for_debug_only(stream: io.StringIO) -> None:
     for level in (LogLevel.INFO, LogLevel.DEBUG):
         logs.configure(None, level, stream)
         logging.getLogger("uvicorn.access").info("GET /%s", level)
-    assert [line["event"] for line in lines(stream)] == ["GET /debug"]
+    assert [line["message"] for line in lines(stream)] == ["GET /debug"]
 
 
 def test_a_warning_of_the_language_is_a_line(stream: io.StringIO) -> None:
@@ -147,17 +153,91 @@ def test_a_warning_of_the_language_is_a_line(stream: io.StringIO) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("old ways", DeprecationWarning, stacklevel=1)
-    assert "old ways" in lines(stream)[0]["event"]
+    assert "old ways" in lines(stream)[0]["message"]
+
+
+HOSTILE = "x\ny=\u2028 z\x1b[1m \u202emoc.live\u202c \u2066a\u2069 \x9b2J \x07\x08\x7f\r\t\u200b\ufeff\x00 \udc80 end"
+"""Line ends, a terminal's commands, signs that turn the direction of writing, a bell, half a character."""
 
 
 @pytest.mark.parametrize("log_format", LogFormat)
-def test_no_line_can_be_forged(stream: io.StringIO, log_format: LogFormat) -> None:
-    logs.configure(log_format, LogLevel.INFO, stream)
-    logging.getLogger("relay").info("a\nb\x1b[2J", extra={"fields": {"consumer": "x\ny=\u2028 z\x1b[1m"}})
-    logging.getLogger("relay").error("failed", exc_info=ValueError("from outside \x1b[2J\x9b2J"))
+def test_no_line_can_be_forged_and_no_terminal_steered(stream: io.StringIO, log_format: LogFormat) -> None:
+    handler = logs.configure(log_format, LogLevel.INFO, stream)
+    logging.getLogger("relay").info("said", extra={"fields": {"consumer": HOSTILE, "list": [HOSTILE]}})
+    logging.getLogger(f"evil\n{HOSTILE}").warning(HOSTILE)
+    logging.getLogger("relay").error("failed", exc_info=ValueError(HOSTILE))
+    handler.tell([logs.Told(logging.INFO, "delivery_acked", {"event_type": HOSTILE, "event_id": HOSTILE})])
     text = stream.getvalue()
     assert text.splitlines() == text.split("\n")[:-1]
-    assert not set("\x1b\x9b\u2028") & set(text)
+    assert text.isprintable() or set(text) - set("\n") == {c for c in text if c.isprintable()}
+    assert text.count(" end") == 7
+
+
+def test_a_consumer_of_any_language_is_itself_again_when_json_is_read(stream: io.StringIO) -> None:
+    logs.configure(None, LogLevel.INFO, stream)
+    logging.getLogger("relay").info("said", extra={"fields": {"consumer": "Zürich 東京 😀"}})
+    assert stream.getvalue().isascii()
+    assert lines(stream)[0]["consumer"] == "Zürich 東京 😀"
+
+
+def test_a_traceback_is_a_field_of_one_line(stream: io.StringIO) -> None:
+    logs.configure(None, LogLevel.INFO, stream)
+    logging.getLogger("relay").error("failed", exc_info=ValueError("first\nsecond"))
+    (line,) = lines(stream)
+    assert line["traceback"].splitlines() == ["ValueError: first", "second"]
+
+
+def test_a_thread_that_dies_has_a_line_with_its_trace(stream: io.StringIO) -> None:
+    logs.configure(None, LogLevel.INFO, stream)
+    logs.catch_uncaught()
+    thread = threading.Thread(target=lambda: 1 // 0, name="sweeper")
+    thread.start()
+    thread.join()
+    (line,) = lines(stream)
+    assert (line["event"], line["level"], line["thread"]) == ("thread_ended_by_bug", "error", "sweeper")
+    assert "ZeroDivisionError" in line["traceback"]
+
+
+def test_a_program_that_dies_has_a_line_with_its_trace(stream: io.StringIO) -> None:
+    logs.configure(None, LogLevel.INFO, stream)
+    logs.catch_uncaught()
+    sys.excepthook(ValueError, ValueError("no"), None)
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    (line,) = lines(stream)
+    assert (line["event"], line["level"], line["traceback"]) == ("uncaught_exception", "critical", "ValueError: no")
+
+
+def test_an_exception_in_a_destructor_has_a_line(stream: io.StringIO) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("in the end")
+
+    logs.configure(None, LogLevel.INFO, stream)
+    logs.catch_uncaught()
+    broken = Broken()
+    del broken
+    (line,) = lines(stream)
+    assert (line["event"], "in the end" in line["traceback"]) == ("exception_ignored", True)
+
+
+def test_a_record_that_cannot_be_formatted_costs_its_line_and_tells_nothing_of_its_arguments(
+    stream: io.StringIO,
+) -> None:
+    logs.configure(None, LogLevel.INFO, stream)
+    logging.getLogger("some.library").warning("%d", "hunter2")
+    (line,) = lines(stream)
+    assert (line["event"], line["detail"]) == ("log_line_failed", "some.library: TypeError")
+    assert "hunter2" not in stream.getvalue()
+
+
+def test_lines_told_together_look_like_lines_told_alone(stream: io.StringIO) -> None:
+    told = logs.Told(logging.WARNING, "leases_reaped", {"count": 3, "reason": "two words", "none": None})
+    for form in LogFormat:
+        handler = logs.configure(form, LogLevel.INFO, stream)
+        handler.tell([told, told])
+        logging.getLogger("relay").warning(told.name, extra={"fields": told.fields})
+    texts = [re.sub(r"[0-9-]+T[0-9:.]+Z", "", line) for line in stream.getvalue().splitlines()]
+    assert (len(set(texts[:3])), len(set(texts[3:]))) == (1, 1)
 
 
 def test_a_field_that_is_no_plain_word_is_quoted(stream: io.StringIO) -> None:

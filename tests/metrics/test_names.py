@@ -47,6 +47,7 @@ BOTH = {
     "dlq_inflow_total{consumer,reason}",
     "receipts_closed_total{outcome}",
     "receipts_redriven_total",
+    "relay_log_lines_dropped_total",
 }
 
 each_metric = pytest.mark.parametrize("metric", names.TABLE, ids=lambda metric: metric.name)

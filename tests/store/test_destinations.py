@@ -43,6 +43,7 @@ async def test_a_destination_has_what_a_send_needs(world: World) -> None:
     endpoint = await world.add_endpoint(config, secret="whsec_one")
     assert await destination(world, endpoint) == Destination(
         endpoint_id=endpoint,
+        tenant=TENANT,
         revision=1,
         name="ledger",
         url=config.url,

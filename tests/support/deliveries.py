@@ -56,6 +56,7 @@ def destination(**changes: Any) -> Destination:
     """An endpoint on loopback with Relay's own signature."""
     fields: dict[str, Any] = {
         "endpoint_id": new_id(),
+        "tenant": "acct_default",
         "revision": 1,
         "name": "ledger-writer",
         "url": "http://127.0.0.1:9099/ok",

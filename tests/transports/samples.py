@@ -17,6 +17,7 @@ BODY = b'{"b":1.0,"a":0.0,"esc":"\\u001B","e":1E400,"dup":1,"dup":2,"u":"\xc3\xa
 
 DESTINATION = Destination(
     endpoint_id=UUID(int=5),
+    tenant="acct_default",
     revision=1,
     name="billing",
     url="https://example.com/hook?token=abc",

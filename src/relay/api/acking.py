@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from relay.domain import ids
 from relay.domain.ambient import Ambient
+from relay.domain.attempt import AckFact
 from relay.domain.telemetry import DeliveriesAcked, Listener, ReceiptsClosed
 from relay.store.acks import Ack, Acks, AckWanted
 from relay.store.faults import StoreBusy, StoreUnavailable
@@ -79,12 +80,16 @@ class Acking:
             await self._ambient.sleep(_PAUSE_SECONDS * (1 + self._ambient.draw()))
 
     def _tell(self, acks: Sequence[Ack]) -> None:
-        times = [each.acked_at.timestamp() - ids.unix_ms(each.receipt_id) / 1000 for each in acks if each.is_new]
-        if times:
-            self._emit(DeliveriesAcked(tuple(times)))
+        if new := tuple([_fact(each) for each in acks if each.is_new]):
+            self._emit(DeliveriesAcked(new))
         for outcome, count in Counter(each.outcome for each in acks if each.closed).items():
             assert outcome is not None, "what is closed has an outcome"
             self._emit(ReceiptsClosed(outcome, count))
+
+
+def _fact(ack: Ack) -> AckFact:
+    seconds = ack.acked_at.timestamp() - ids.unix_ms(ack.receipt_id) / 1000
+    return AckFact(ack.delivery_id, ack.receipt_id, ack.consumer, seconds)
 
 
 def _fail(group: Sequence[_Call], fault: Exception) -> None:

@@ -102,7 +102,7 @@ def _answer(problem: Problem) -> Response:
 
 
 async def _unavailable(_: Request, error: Exception) -> Response:
-    logger.warning("a call failed: %s", error)
+    logger.warning("call_failed", extra={"fields": {"detail": str(error)}})
     return _answer(UNAVAILABLE)
 
 

@@ -253,7 +253,7 @@ async def _bury_removed(queue: Queue, emit: Listener) -> None:
             for consumer, count in buried.items():
                 emit(DeadLettered(consumer, DeadReason.ENDPOINT_REMOVED, count))
     except StoreUnavailable as fault:
-        logger.warning("deliveries of a removed endpoint are left for the dispatcher to bury: %s", fault)
+        logger.warning("burial_left_to_dispatcher", extra={"fields": {"detail": str(fault)}})
 
 
 def _shown(endpoint: Endpoint | None) -> EndpointShown:

@@ -65,7 +65,8 @@ class Acceptor:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return  # another worker was quicker, or the client has left again
         except OSError as fault:
-            logger.error("no connection can be accepted: %s", fault.strerror)  # noqa: TRY400 - no bug of Relay's
+            told = {"detail": fault.strerror}
+            logger.error("connections_not_accepted", extra={"fields": told})  # noqa: TRY400 - no bug of Relay's
             self._loop.remove_reader(self._listener)
             self._pause = self._loop.call_later(PAUSE_SECONDS, self._resume)
             return
@@ -79,7 +80,7 @@ class Acceptor:
                 self._make_protocol, connection, ssl=self._tls, ssl_handshake_timeout=self._handshake_seconds
             )
         except OSError as fault:  # a client that left, that spoke no TLS, or whose certificate is none of the wanted
-            logger.debug("a connection came to nothing: %s", fault)
+            logger.debug("connection_not_made", extra={"fields": {"detail": str(fault)}})
             connection.close()
         except asyncio.CancelledError:
             connection.close()

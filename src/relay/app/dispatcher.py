@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from relay import __version__
 from relay.app.ambience import ambient
 from relay.app.connections import check_connections, of_crew
-from relay.app.egress import platforms_of, policy_of
+from relay.app.egress import platforms_of, policy_of, tell_of_bug
 from relay.app.exposition import dispatcher_http
 from relay.app.faults import CannotRun
 from relay.app.installation import Installation, check_quorum, check_ready, find
@@ -28,6 +28,7 @@ from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
 from relay.app.roles import Role
 from relay.app.serving import serve
+from relay.app.watching import watched
 from relay.app.windows import windows_of
 from relay.app.work import Work
 from relay.app.worker import main
@@ -35,7 +36,8 @@ from relay.dispatcher import ClaimTuning, Directory, Dispatcher, Flight, Stores,
 from relay.dispatcher.dispatcher import Deliver
 from relay.domain import ids
 from relay.domain.ambient import Ambient
-from relay.domain.telemetry import Broadcast, Process
+from relay.domain.broadcast import Broadcast
+from relay.domain.telemetry import Process
 from relay.metrics.lines import log_listener
 from relay.sender import HttpSender, NoAuthorities, SendLimits
 from relay.settings import Settings
@@ -84,9 +86,11 @@ async def run_dispatcher(work: Work) -> None:
         await tell_of_keys(pools.records, installation.vault())
         await _settle(pools, installation, work.settings)
         with numbers_of(Process.DISPATCHER, work) as metrics:
-            dispatcher = _dispatcher(installation, work, pools, world, Broadcast((metrics.listener, log_listener())))
+            emit = Broadcast((metrics.listener, log_listener(tell=work.lines.tell)))
+            dispatcher = _dispatcher(installation, work, pools, world, emit)
             try:
-                await _run(dispatcher, dispatcher_http(metrics.exposition, work.stop.is_set), work)
+                async with watched(work.lines, emit):
+                    await _run(dispatcher, dispatcher_http(metrics.exposition, work.stop.is_set), work)
             except ExceptionGroup as trouble:
                 if trouble.subgroup(NoAuthorities) is None:
                     raise
@@ -196,7 +200,11 @@ def send_limits_of(settings: Settings) -> SendLimits:
 
 def _sender(settings: Settings, world: Ambient, deliver: Deliver) -> HttpSender[Flight]:
     return HttpSender(
-        policy=policy_of(settings), limits=send_limits_of(settings), clock=world.monotonic, deliver=deliver
+        policy=policy_of(settings),
+        limits=send_limits_of(settings),
+        clock=world.monotonic,
+        deliver=deliver,
+        on_fault=tell_of_bug,
     )
 
 

@@ -6,6 +6,7 @@ urls and addresses before each send. Invariant: both processes, given the same s
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -14,6 +15,8 @@ from relay.app import interfaces
 from relay.domain.egress import Address, EgressPolicy
 from relay.settings import Bind, Settings
 from relay.transports.chat import Platforms
+
+logger = logging.getLogger("relay")
 
 
 def policy_of(settings: Settings) -> EgressPolicy:
@@ -66,3 +69,8 @@ def _bound_to(bind: Bind) -> list[Address]:
     except OSError:  # a name that means nothing here leads nobody back to us
         return []
     return [ip_address(str(address[0]).partition("%")[0]) for _, _, _, _, address in found]
+
+
+def tell_of_bug(what: str, bug: BaseException) -> None:
+    """Write a line about a bug in a request; of which delivery, its trace says."""
+    logger.error("sender_met_bug", exc_info=bug, extra={"fields": {"detail": what}})

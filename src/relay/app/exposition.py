@@ -30,7 +30,7 @@ def dispatcher_http(expose: Expose, draining: Callable[[], bool]) -> ASGIApp:
         try:
             answer = await _answer(scope, expose, draining)
         except Exception:
-            logger.exception("a request met a bug")
+            logger.exception("request_met_bug")
             answer = BUG.answer()
         await send_answer(answer, Intake.of(scope, receive), send)
 

@@ -29,10 +29,12 @@ from relay.app.peers import Peers
 from relay.app.roles import LAST_APPENDS_SECONDS, Role
 from relay.app.serving import serve
 from relay.app.tls import tls_of
+from relay.app.watching import watched
 from relay.app.work import Work
 from relay.app.worker import main
 from relay.domain.ambient import Ambient
-from relay.domain.telemetry import Broadcast, Listener, Process, ProcessDraining, ProcessStarted, ProcessStopped
+from relay.domain.broadcast import Broadcast
+from relay.domain.telemetry import Listener, Process, ProcessDraining, ProcessStarted, ProcessStopped
 from relay.gateway import APPEND_SECONDS, Gateway, IngestLimits, Rulebook, Senders, create_gateway
 from relay.metrics import Metrics
 from relay.metrics.lines import log_listener
@@ -111,11 +113,11 @@ async def run_gateway(work: Work) -> None:
         await check_connections(pools.api, of_crew(work.settings), work.settings)
         await tell_of_keys(pools.api, vault)
         with numbers_of(Process.GATEWAY, work) as metrics:
-            emit = Broadcast((metrics.listener, log_listener()))
+            emit = Broadcast((metrics.listener, log_listener(tell=work.lines.tell)))
             barrier = _barrier(work.settings, pools, world, emit)
             await check_quorum(barrier.check)
             await _tell_of_unused(pools, work.settings)
-            async with barrier.running(), judging() as judge:
+            async with watched(work.lines, emit), barrier.running(), judging() as judge:
                 prover = _prover(work, pools, vault, world)
                 rulebook = Rulebook(Endpoints(pools.appends, vault), Schemas(pools.appends), Schemas(pools.api), judge)
                 gateway = _gateway(work.settings, pools, rulebook, prover, world, barrier, emit)

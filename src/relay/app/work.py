@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from relay.metrics import Slot
+from relay.metrics.logs import Lines
 from relay.settings import Settings
 
 
@@ -19,7 +20,7 @@ class Work:
     """One worker's work. When `stop` is set it takes nothing new, has `drain_seconds` for what is under way, and
     returns.
 
-    `slot` is where its numbers are kept; None keeps them in the process.
+    `slot` is where its numbers are kept; None keeps them in the process. `lines` is where its log goes.
     """
 
     settings: Settings
@@ -27,6 +28,7 @@ class Work:
     slot: Slot | None
     drain_seconds: float
     stop: asyncio.Event
+    lines: Lines
     ready: Callable[[], None]
 
 

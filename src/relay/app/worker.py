@@ -26,7 +26,7 @@ from relay.app.roles import Bounds, Role, bounds
 from relay.app.tether import Ready, Refused, WorkerEnd
 from relay.app.work import Body, Work
 from relay.metrics import Slot
-from relay.metrics.logs import configure
+from relay.metrics.logs import Lines, catch_uncaught, configure
 from relay.settings import Settings, SettingsError, read
 
 OPEN_FILES = 65_536
@@ -46,11 +46,12 @@ def main(role: Role, body: Body, arguments: Sequence[str] | None = None) -> int:
     _raise_file_limit()
     try:
         settings = read(os.environ)
-        configure(settings.log_format, settings.log_level)
+        lines = configure(settings.log_format, settings.log_level, process=role.value)
+        catch_uncaught()
         # what it warns of, a database that is away, whoever needs the database tells, once and without a traceback
         logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_live(body, bounds(role, settings), settings, options, tether))
+            runner.run(_live(body, bounds(role, settings), settings, options, tether, lines))
     except (CannotRun, SettingsError) as fault:
         tether.report(Refused(str(fault)))
         return 1
@@ -78,11 +79,13 @@ def _options(role: Role, arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def _live(body: Body, limits: Bounds, settings: Settings, options: argparse.Namespace, tether: WorkerEnd) -> None:
+async def _live(
+    body: Body, limits: Bounds, settings: Settings, options: argparse.Namespace, tether: WorkerEnd, lines: Lines
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    tether.watch(lambda: _part(loop, stop, limits))
+    tether.watch(lambda: _part(loop, stop, limits, lines))
     await body(
         Work(
             settings=settings,
@@ -90,6 +93,7 @@ async def _live(body: Body, limits: Bounds, settings: Settings, options: argpars
             slot=None if options.numbers is None else Slot(options.numbers, options.slot),
             drain_seconds=limits.drain,
             stop=stop,
+            lines=lines,
             ready=lambda: ready(tether),
         )
     )
@@ -106,9 +110,10 @@ def ready(tether: WorkerEnd) -> None:
     tether.report(Ready())
 
 
-def _part(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, limits: Bounds) -> None:
+def _part(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, limits: Bounds, lines: Lines) -> None:
     """The parent is gone, and with it whoever would kill a worker that does not stop: watch over that here."""
     with contextlib.suppress(RuntimeError):  # the loop has ended already
         loop.call_soon_threadsafe(stop.set)
     time.sleep(limits.stop)
+    lines.flush()
     os._exit(CRASHED)

@@ -19,7 +19,7 @@ from relay.app.service import run_service
 from relay.cli.failures import WRONG_USAGE, CommandFailed
 from relay.cli.reading import read_settings
 from relay.cli.streams import Streams
-from relay.metrics.logs import configure
+from relay.metrics.logs import catch_uncaught, configure
 from relay.settings import LogLevel, Settings, SettingsError
 
 
@@ -37,13 +37,14 @@ def run(body: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> None:
 def prepare_log(settings: Settings) -> None:
     """Have everything that this process logs come out in one form, without a line for each call that it makes."""
     configure(settings.log_format, settings.log_level)
+    catch_uncaught()
     if settings.log_level is not LogLevel.DEBUG:
         logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 def notice(text: str) -> None:
     """Log what a person should know of a service."""
-    logging.getLogger("relay").warning(text)
+    logging.getLogger("relay").warning("notice", extra={"fields": {"detail": text}})
 
 
 def for_workers(command_line: Mapping[str, str]) -> dict[str, str]:

@@ -26,6 +26,7 @@ class Address:
     """An endpoint made ready to be sent to."""
 
     endpoint_id: UUID
+    tenant: str
     revision: int
     consumer: str
     ack: AckMode
@@ -91,4 +92,4 @@ class Directory:
             ready = self._prepare(found)
         except ValueError as fault:
             return Unusable(endpoint, str(fault))
-        return Address(endpoint, found.revision, found.name, found.ack, found.retry, ready)
+        return Address(endpoint, found.tenant, found.revision, found.name, found.ack, found.retry, ready)

@@ -38,6 +38,9 @@ class Flight:
         self.landed = False
         self.lane: Lane | None = None
 
+    def __str__(self) -> str:
+        return f"delivery {self.claimed.id}"
+
     @property
     def lease(self) -> tuple[UUID, UUID]:
         """The delivery's id and the token of the claim that this flight belongs to."""

@@ -25,7 +25,7 @@ from relay.domain.outcome import (
     judge,
 )
 from relay.domain.sending import OutboundRequest, Phases, SendFacts
-from relay.domain.telemetry import InFlightChanged, Listener, Loop, LoopCrashed, SendsFailedHere
+from relay.domain.telemetry import DeliveryMetBug, InFlightChanged, Listener, SendsFailedHere
 from relay.domain.trace import TRACE_ENTROPY_BYTES
 from relay.sender import HttpSender
 
@@ -111,7 +111,7 @@ class Launcher:
         """Give up on a flight that a bug has stopped: its permits and its lease go back, and the bug is told."""
         self.flights.land(flight)
         self._recorder.hand_back([flight.lease], HandBackReason.LOCAL, ABORTED_DELAY_SECONDS)
-        self._emit(LoopCrashed(Loop.CLAIMER, fault, 0.0))
+        self._emit(DeliveryMetBug(flight.claimed.id, flight.address.consumer, fault))
 
     def landed(self, landings: Sequence[Landing]) -> None:
         """Judge what came back, pass it on to be recorded, and launch what waited for the permits."""
@@ -123,7 +123,7 @@ class Launcher:
             try:
                 self._judge(flight, facts, _instant(flight, now))
             except Exception as fault:  # noqa: BLE001 - one flight's bug must not keep the others from landing
-                self._emit(LoopCrashed(Loop.CLAIMER, fault, 0.0))
+                self._emit(DeliveryMetBug(flight.claimed.id, flight.address.consumer, fault))
         self._emit(InFlightChanged(self.flights.launched))
         self.launch()
         if self.flights.room >= self._room_wanted:
@@ -144,7 +144,7 @@ class Launcher:
         )
         if isinstance(judgement.verdict, HandBack):
             self._recorder.hand_back([flight.lease], judgement.verdict.reason, LOCAL_DELAY_SECONDS)
-            self._tell_trouble(address.consumer, facts.detail)
+            self._tell_trouble(flight, facts.detail)
             return
         self._recorder.add(flight, facts, judgement, wait_ms=(flight.launched_at - flight.claimed_at) * 1000)
         self._teach(flight, judgement.lane, in_order=facts.error_class is None)
@@ -163,13 +163,13 @@ class Launcher:
         if notice.disable or notice.hold_seconds:
             lanes.shut(flight.claimed.endpoint_id)
 
-    def _tell_trouble(self, consumer: str, detail: str) -> None:
+    def _tell_trouble(self, flight: Flight, detail: str) -> None:
         """Tell at once, and while it goes on now and then, that this machine cannot send."""
         self._failed_here += 1
         now = self._ambient.monotonic()
         if self._told_at is None or now - self._told_at >= TOLD_EVERY_SECONDS:
             self._told_at = now
-            self._emit(SendsFailedHere(self._failed_here, consumer, detail))
+            self._emit(SendsFailedHere(self._failed_here, flight.address.consumer, detail, flight.claimed.id))
             self._failed_here = 0
 
     def _grounded(self, flight: Flight, now: float) -> bool:

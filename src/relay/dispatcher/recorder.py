@@ -13,13 +13,14 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import NamedTuple, assert_never
 from uuid import UUID
 
 from relay.dispatcher.alarm import Alarm
+from relay.dispatcher.directory import Address
 from relay.dispatcher.flights import Flight, Flights
 from relay.domain.ambient import Ambient
-from relay.domain.attempt import AttemptRecord, snippet_text
+from relay.domain.attempt import AttemptFact, AttemptRecord, snippet_text
 from relay.domain.delivery import DeadReason, DeliveryMove
 from relay.domain.outcome import (
     Acked,
@@ -33,10 +34,10 @@ from relay.domain.outcome import (
 )
 from relay.domain.sending import SendFacts
 from relay.domain.telemetry import (
-    AttemptFact,
     BreakerMoved,
     DeadLettered,
     DeliveriesHandedBack,
+    DeliveryMetBug,
     EndpointDisabled,
     LaneHeld,
     LeasesLost,
@@ -66,21 +67,28 @@ DETAIL_LIMIT = 500
 """Characters of an error's text that are stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A judged attempt that is not written yet.
+class Outcome(NamedTuple):
+    """A judged attempt that is not written yet. A tuple, since one is made per delivery.
 
     `accepted_at` is the event's acceptance on this process's own clock, reckoned back from the claim by the database's:
-    the date of this machine is nobody's business here. `revision` is that of the endpoint's configuration with which
-    the attempt was made.
+    the date of this machine is nobody's business here. `landed_at` is when the attempt came here, by the same clock.
     """
 
     record: AttemptRecord
     judgement: Judgement
-    consumer: str
-    revision: int
+    address: Address
+    event_id: str
+    event_type: str
+    claim_seconds: float
+    gate_seconds: float
     send_seconds: float
     accepted_at: float
+    landed_at: float
+
+    @property
+    def consumer(self) -> str:
+        """The endpoint's name."""
+        return self.address.consumer
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +126,7 @@ class Recorder:
 
     def add(self, flight: Flight, facts: SendFacts, judgement: Judgement, *, wait_ms: float) -> None:
         """Take a judged attempt; it is written soon."""
-        self._outcomes.append(_outcome(flight, facts, judgement, wait_ms))
+        self._outcomes.append(_outcome(flight, facts, judgement, wait_ms, self._ambient.monotonic()))
         self._changed()
 
     def hand_back(self, leases: Sequence[tuple[UUID, UUID]], reason: HandBackReason, delay_seconds: float) -> None:
@@ -161,7 +169,7 @@ class Recorder:
             # more may have come meanwhile
             written = set(map(id, alike))
             self._returns = [each for each in self._returns if id(each) not in written]
-            self._emit(DeliveriesHandedBack(len(leases), first.reason))
+            self._emit(DeliveriesHandedBack(len(leases), first.reason, tuple([delivery for delivery, _ in leases])))
             self._alarm.expect(first.delay_seconds)
 
     async def _write_outcomes(self) -> None:
@@ -184,10 +192,11 @@ class Recorder:
         except StoreRefused:
             bare = replace(outcome.record, snippet="", reason=None, status_code=None)
             try:
-                await self._write([replace(outcome, record=bare)], [outcome])
-            except StoreRefused:
+                await self._write([outcome._replace(record=bare)], [outcome])
+            except StoreRefused as fault:
                 # the reaper returns the delivery to its lane; the crash tells of it
                 self._drop([outcome])
+                self._emit(DeliveryMetBug(outcome.record.delivery_id, outcome.consumer, fault))
                 raise
 
     async def _reconsidered(self, batch: list[Outcome]) -> list[Outcome]:
@@ -196,7 +205,7 @@ class Recorder:
         A receiver may hold the new secret, and none but that, from the moment of the rotation's answer on, and what is
         on its way then was signed before it. What such an answer says is about a configuration that is gone.
         """
-        doubted = {o.record.endpoint_id: o.revision for o in batch if _is_turned_away(o)}
+        doubted = {o.record.endpoint_id: o.address.revision for o in batch if _is_turned_away(o)}
         changed = await self._queue.changed_since(doubted) if doubted else set()
         if not changed:
             return batch
@@ -228,7 +237,7 @@ class Recorder:
         now = self._ambient.monotonic()
         emit(attempts_recorded([_fact(outcome, now) for outcome in batch], seconds))
         if recorded.lost:
-            emit(LeasesLost(len(recorded.lost)))
+            emit(LeasesLost(len(recorded.lost), tuple([delivery for delivery, _ in recorded.lost])))
         if unmoved := recorded.lost | recorded.acked_meanwhile:
             batch = [o for o in batch if (o.record.delivery_id, o.record.lease_token) not in unmoved]
         delays = [o.record.delay_seconds for o in batch if o.record.move is DeliveryMove.RETRY]
@@ -279,7 +288,7 @@ def _tried_again(outcome: Outcome) -> Outcome:
         reason=f"{outcome.record.reason}; the endpoint was changed meanwhile",
         lane=judgement.lane,
     )
-    return replace(outcome, record=record, judgement=judgement)
+    return outcome._replace(record=record, judgement=judgement)
 
 
 def _closes_its_lane(outcome: Outcome) -> bool:
@@ -293,22 +302,30 @@ def _dead(batch: list[Outcome]) -> Counter[tuple[str, DeadReason]]:
 
 def _fact(outcome: Outcome, now: float) -> AttemptFact:
     record, judgement = outcome.record, outcome.judgement
+    total_seconds = max(now - outcome.accepted_at, 0.0)
     return AttemptFact(
-        delivery_id=record.delivery_id,
-        receipt_id=record.receipt_id,
-        consumer=outcome.consumer,
-        attempt=record.attempt,
-        generation=record.generation,
-        outcome_class=record.outcome_class,
-        verdict=judgement.verdict,
-        status_code=record.status_code,
-        error_class=record.error_class,
-        send_seconds=outcome.send_seconds,
-        delivery_seconds=max(now - outcome.accepted_at, 0.0) if record.move is DeliveryMove.ACK else None,
+        record.delivery_id,
+        record.receipt_id,
+        outcome.event_id,
+        outcome.event_type,
+        outcome.address.tenant,
+        outcome.address.consumer,
+        record.attempt,
+        record.generation,
+        record.outcome_class,
+        judgement.verdict,
+        record.status_code,
+        record.error_class,
+        outcome.claim_seconds,
+        outcome.gate_seconds,
+        outcome.send_seconds,
+        persist_seconds=now - outcome.landed_at,
+        total_seconds=total_seconds,
+        delivery_seconds=total_seconds if record.move is DeliveryMove.ACK else None,
     )
 
 
-def _outcome(flight: Flight, facts: SendFacts, judgement: Judgement, wait_ms: float) -> Outcome:
+def _outcome(flight: Flight, facts: SendFacts, judgement: Judgement, wait_ms: float, landed_at: float) -> Outcome:
     claimed, address = flight.claimed, flight.address
     move, delay_seconds, dead_reason = _move(judgement)
     record = AttemptRecord(
@@ -333,12 +350,16 @@ def _outcome(flight: Flight, facts: SendFacts, judgement: Judgement, wait_ms: fl
     )
     age_at_claim = (claimed.claimed_at - claimed.received_at).total_seconds()
     return Outcome(
-        record=record,
-        judgement=judgement,
-        consumer=address.consumer,
-        revision=address.revision,
+        record,
+        judgement,
+        address,
+        claimed.event_id,
+        claimed.type,
+        claim_seconds=flight.claimed_at - flight.asked_at,
+        gate_seconds=wait_ms / 1000,
         send_seconds=facts.phases.total_ms / 1000,
         accepted_at=flight.claimed_at - age_at_claim,
+        landed_at=landed_at,
     )
 
 

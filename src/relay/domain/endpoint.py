@@ -59,6 +59,7 @@ class Destination:
     """
 
     endpoint_id: UUID
+    tenant: str
     revision: int
     name: str
     url: str

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
-from typing import NamedTuple, get_args
+from typing import get_args
 from uuid import UUID
 
+from relay.domain.attempt import AckFact, AttemptFact
 from relay.domain.breaker import BreakerState
 from relay.domain.delivery import DeadReason
 from relay.domain.failure import FailureReason
 from relay.domain.housekeeping import DaysDropped, EventsPruned, QueueMeasured, ReportingEnded
-from relay.domain.outcome import DeferralReason, HandBackReason, OutcomeClass, Verdict
+from relay.domain.outcome import DeferralReason, HandBackReason, OutcomeClass
 from relay.domain.receipt import ReceiptOutcome
-from relay.domain.sending import ErrorClass
 
 
 class RejectReason(StrEnum):
@@ -151,26 +151,6 @@ class DeliveriesClaimed:
     seconds: float
 
 
-class AttemptFact(NamedTuple):
-    """One recorded attempt. A tuple, since one is made per delivery: it costs a third of a frozen dataclass.
-
-    `send_seconds` runs from the hand-over to the network to the end of the attempt; `delivery_seconds` from the event's
-    acceptance to its ack by the database's clock, None unless this attempt was the ack.
-    """
-
-    delivery_id: UUID
-    receipt_id: UUID
-    consumer: str
-    attempt: int
-    generation: int
-    outcome_class: OutcomeClass
-    verdict: Verdict
-    status_code: int | None
-    error_class: ErrorClass | None
-    send_seconds: float
-    delivery_seconds: float | None
-
-
 @dataclass(frozen=True, slots=True)
 class AttemptsRecorded:
     """One transaction recorded these attempts, in `seconds`. `counts` has every outcome class, zero included."""
@@ -208,6 +188,7 @@ class DeliveriesHandedBack:
 
     count: int
     reason: HandBackReason
+    delivery_ids: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +199,17 @@ class SendsFailedHere:
     count: int
     consumer: str
     detail: str
+    delivery_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryMetBug:
+    """A bug kept one delivery from being sent, or its outcome from being judged or recorded; it goes back to its lane,
+    at once or when its lease has run out."""
+
+    delivery_id: UUID
+    consumer: str
+    error: BaseException
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +238,7 @@ class LeasesLost:
     """So many outcomes came after their lease had gone to somebody else: recorded as attempts, without effect."""
 
     count: int
+    delivery_ids: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,9 +267,9 @@ class ReceiptsClosed:
 
 @dataclass(frozen=True, slots=True)
 class DeliveriesAcked:
-    """Deliveries were acked by calls of their own, so many seconds each after the acceptance of its event."""
+    """Deliveries were acked by calls of their own."""
 
-    seconds: Sequence[float]
+    acks: Sequence[AckFact]
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +361,13 @@ class LoopStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class LogLinesDropped:
+    """So many log lines were not written, since whoever reads the log takes none, or its disk is full."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessStarted:
     """A process is ready to work; `address` is what it listens on."""
 
@@ -408,6 +408,7 @@ Happening = (
     | DeferralsRecorded
     | DeliveriesHandedBack
     | SendsFailedHere
+    | DeliveryMetBug
     | PermitsAwaited
     | InFlightChanged
     | ClockCompared
@@ -430,6 +431,7 @@ Happening = (
     | LoopHeldUp
     | LoopCrashed
     | LoopStopped
+    | LogLinesDropped
     | ProcessStarted
     | ProcessDraining
     | ProcessStopped
@@ -442,18 +444,6 @@ Listener = Callable[[Happening], None]
 """Is told what happens, at once and in order. It must neither wait nor raise: it runs inside whoever emits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Broadcast:
-    """A listener that tells several others, in order."""
-
-    listeners: tuple[Listener, ...]
-
-    def __call__(self, happening: Happening) -> None:
-        """Tell each listener."""
-        for listener in self.listeners:
-            listener(happening)
-
-
 _OUTCOME_CLASS = attrgetter("outcome_class")
 
 
@@ -464,9 +454,10 @@ def attempts_recorded(attempts: Iterable[AttemptFact], seconds: float) -> Attemp
     return AttemptsRecorded(told, {each: classes.count(each) for each in OutcomeClass}, seconds)
 
 
-_NAMES = {kind: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower() for kind in KINDS}
+NAMES = {kind: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower() for kind in KINDS}
+"""The name of each kind in log lines: `leases_reaped` for `LeasesReaped`."""
 
 
 def name_of(happening: Happening) -> str:
-    """The name of its kind in log lines: `leases_reaped` for a `LeasesReaped`."""
-    return _NAMES[type(happening)]
+    """The name of its kind in log lines."""
+    return NAMES[type(happening)]

@@ -107,7 +107,8 @@ class Trimmer:
             try:
                 self._log.trim()
             except OSError as fault:
-                logger.warning("%s could not be cut to size, and will be tried again: %s", self._log.path, fault)
+                told = {"path": str(self._log.path), "detail": str(fault)}
+                logger.warning("log_not_cut", extra={"fields": told})
 
     def stop(self) -> None:
         """End it; returns when it has ended."""

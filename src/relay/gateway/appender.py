@@ -200,14 +200,14 @@ class Appender:
             self._races_lost += 1
             self._try_again(self._concerned(group), BUSY)
         except StoreUnavailable as fault:
-            logger.warning("an append failed: %s", fault)
+            logger.warning("append_failed", extra={"fields": {"detail": str(fault)}})
             _settle(self._concerned(group), UNAVAILABLE)
             _settle(self._line.take_older(self._ambient.monotonic() - (ANSWER_SECONDS - APPEND_SECONDS)), UNAVAILABLE)
         except asyncio.CancelledError:
             self._abandon(group)
             raise
         except Exception:
-            logger.exception("an append met a bug")
+            logger.exception("append_met_bug")
             _settle(self._concerned(group), BUG)
 
     async def _of_one_version(self) -> tuple[Routes, Credentials]:
@@ -275,7 +275,8 @@ class Appender:
         if len(group.members) == 1:
             leader = group.members[0].submission
             suspects = [*group.members[0].followers, *group.lost]
-            logger.error("event %s was refused: %s", ids.write(ids.RECEIPT, leader.envelope.receipt_id), fault)
+            told = {"receipt_id": ids.write(ids.RECEIPT, leader.envelope.receipt_id), "detail": str(fault)}
+            logger.error("event_refused_by_database", extra={"fields": told})
             leader.settle(UNSTORABLE if isinstance(fault, DataRefused) else BUG)
         for suspect in suspects:
             suspect.company = (len(group.members) + 1) // 2

@@ -143,7 +143,7 @@ class Confirming:
             _give_up(group)
             raise
         except Exception:
-            logger.exception("a confirmation met a bug")
+            logger.exception("confirmation_met_bug")
             _give_up(group)
 
     def _answer(self, group: Group, appended: Sequence[Appended], found: Found) -> None:
@@ -168,7 +168,7 @@ class Confirming:
         try:
             return await self._journal.standing(sorted(replayed))
         except StoreUnavailable as fault:
-            logger.warning("whether %d events that were sent again are void is not known: %s", len(replayed), fault)
+            logger.warning("standing_unknown", extra={"fields": {"count": len(replayed), "detail": str(fault)}})
             return None
 
     async def _miss(self, group: Group, appended: Sequence[Appended], appended_at: float) -> Mapping[UUID, Voided]:
@@ -198,7 +198,8 @@ class Confirming:
             )
         except (StoreUnavailable, StoreRefused) as fault:
             first = ids.write(ids.RECEIPT, min(written))
-            logger.warning("%d events from %s on could not be declared void: %s", len(written), first, fault)
+            told = {"count": len(written), "receipt_id": first, "detail": str(fault)}
+            logger.warning("void_failed", extra={"fields": told})
             return {}
 
 

@@ -74,7 +74,7 @@ class Rechecking:
             _settle(submissions, STOPPING)
             raise
         except Exception:
-            logger.exception("checking an event anew met a bug")
+            logger.exception("check_met_bug")
             _settle(submissions, BUG)
         else:
             self._rejoin(still)

@@ -62,7 +62,7 @@ class Route(ABC):
         except Disconnected:
             return
         except Exception:
-            logger.exception("an event met a bug")
+            logger.exception("event_met_bug")
             self._count(BUG)
             answer = BUG.answer()
         await send_answer(answer, intake, send)

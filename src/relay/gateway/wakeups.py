@@ -36,7 +36,7 @@ class Wakeups:
                 await self._sender.send()
         except (StoreUnavailable, StoreRefused) as fault:  # refused: the server's queue of notifications is full
             self._wanted = False
-            logger.warning("a wake-up was not sent, the poll will find what it was about: %s", fault)
+            logger.warning("wakeup_not_sent", extra={"fields": {"detail": str(fault)}})
         finally:
             self._sending = None
 

@@ -31,6 +31,7 @@ NOT_COUNTED: frozenset[type[t.Happening]] = frozenset(
         t.LaneHeld,
         t.EndpointDisabled,
         t.LoopCrashed,
+        t.DeliveryMetBug,
         t.LoopStopped,
         t.ProcessStarted,
         t.ProcessDraining,
@@ -99,6 +100,7 @@ class Counting:
             t.ReceiptsRedriven: (self._redriven, frozenset({names.RECEIPTS_REDRIVEN})),
             h.QueueMeasured: (self._measured, _REPORTED),
             h.ReportingEnded: (self._silenced, _REPORTED),
+            t.LogLinesDropped: (self._unwritten, frozenset({names.LOG_LINES_DROPPED})),
             t.BrokerModeChanged: (self._switched, frozenset({names.BROKER_MODE})),
             h.DaysDropped: (self._dropped, frozenset({names.DAYS_DROPPED})),
             h.EventsPruned: (self._pruned, frozenset({names.EVENTS_PRUNED})),
@@ -198,7 +200,7 @@ class Counting:
         self._values[row + self._layout.in_row(names.DLQ_INFLOW, (happening.reason,))] += happening.count
 
     def _acked(self, happening: t.DeliveriesAcked) -> None:
-        self._observe(names.DELIVERY, happening.seconds)
+        self._observe(names.DELIVERY, [ack.seconds for ack in happening.acks])
 
     def _closed(self, happening: t.ReceiptsClosed) -> None:
         self._add(names.RECEIPTS_CLOSED, happening.count, (happening.outcome,))
@@ -234,6 +236,9 @@ class Counting:
 
     def _silenced(self, _: h.ReportingEnded) -> None:
         self._values[self._layout.reported_at] = 0.0
+
+    def _unwritten(self, happening: t.LogLinesDropped) -> None:
+        self._add(names.LOG_LINES_DROPPED, happening.count)
 
     def _switched(self, happening: t.BrokerModeChanged) -> None:
         self._put(names.BROKER_MODE, happening.active)

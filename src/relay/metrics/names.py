@@ -255,6 +255,11 @@ RECEIPTS_CLOSED = _counter(
     "receipts_closed_total", _BOTH, "Receipts closed, by how", _closed("outcome", ReceiptOutcome)
 )
 RECEIPTS_REDRIVEN = _counter("receipts_redriven_total", _BOTH, "Receipts sent again, on demand or by the reconciler")
+LOG_LINES_DROPPED = _counter(
+    "relay_log_lines_dropped_total",
+    _BOTH,
+    "Log lines that were not written, since whoever reads the log takes none, or its disk is full",
+)
 
 TABLE: tuple[Metric, ...] = (
     GATEWAY_REJECTS,
@@ -293,6 +298,7 @@ TABLE: tuple[Metric, ...] = (
     RECEIPTS_OPEN_AGE,
     RECEIPTS_CLOSED,
     RECEIPTS_REDRIVEN,
+    LOG_LINES_DROPPED,
 )
 """All of them, in the order of the documentation."""
 

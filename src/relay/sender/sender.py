@@ -170,6 +170,7 @@ class HttpSender(Generic[Token]):
         try:
             transfer = self._begun(token, request, now)
         except Exception as fault:  # noqa: BLE001 - one request's bug must not keep the others from leaving
+            fault.add_note(str(token))
             self._on_fault("a request could not be begun", fault)
             self._finish(token, SendFacts(error_class=ErrorClass.LOCAL, detail="the request could not be begun"))
             return
@@ -197,8 +198,11 @@ class HttpSender(Generic[Token]):
 
     def _broke(self, transfer: Transfer[Token], turn: int, fault: Exception) -> None:
         """End the request that a transfer had in that `turn`, if it did not end before the bug showed."""
+        is_under_way = transfer.turn == turn and transfer.curl in self._live
+        if is_under_way:
+            fault.add_note(str(transfer.token))
         self._on_fault("a request could not go on", fault)
-        if transfer.turn == turn and transfer.curl in self._live:
+        if is_under_way:
             # Nothing is asked of the transfer or of libcurl for these facts: it may be they that broke.
             sent = transfer.has_left or transfer.on_wire_at is not None
             error = ErrorClass.CUT_SHORT if sent else ErrorClass.LOCAL

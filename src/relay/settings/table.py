@@ -273,7 +273,7 @@ class Settings:
         "How log lines are written.",
     )
     log_level: LogLevel = setting(
-        kinds.choice(LogLevel), "info", "Least important lines written; `debug` has one for each success."
+        kinds.choice(LogLevel), "info", "Least important lines written; `info` has one for how each attempt ended."
     )
     metric_consumers: int = setting(
         kinds.whole(1, 100_000), "1000", "Consumers with metric series of their own; the rest share `other`."

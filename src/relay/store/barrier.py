@@ -166,7 +166,7 @@ class Barrier:
                 self._lose(str(fault))
                 self._settle(waiters, confirmed=False)
             except Exception:
-                logger.exception("a barrier met a bug")
+                logger.exception("barrier_met_bug")
                 self._lose("the barrier met a bug, see the log")
                 self._settle(waiters, confirmed=False)
 
@@ -252,7 +252,7 @@ class Barrier:
             async with self._database.connection() as connection:
                 await connection.execute(statements.text("end_barriers"), NAME, process, FORGOTTEN_SECONDS)
         except StoreUnavailable as fault:
-            logger.warning("a barrier may still wait on the server: %s", fault)
+            logger.warning("barrier_may_wait", extra={"fields": {"detail": str(fault)}})
 
     @staticmethod
     def _settle(waiters: list[_Waiter], *, confirmed: bool) -> None:

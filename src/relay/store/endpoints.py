@@ -242,6 +242,7 @@ class Destinations:
         retry = row["retry"]
         return Destination(
             endpoint_id=row["id"],
+            tenant=row["tenant"],
             revision=row["revision"],
             name=row["name"],
             url=row["url"],

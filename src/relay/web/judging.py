@@ -106,11 +106,12 @@ class Judge:
         try:
             return await self._ask_once(question)
         except _Lost as fault:
-            logger.warning("the judge of schemas was lost (%s) and is started again", fault)
+            logger.warning("schema_judge_lost", extra={"fields": {"detail": str(fault)}})
         try:
             return await self._ask_once(question)
         except _Lost as fault:
-            logger.error("the judge of schemas was lost again: %s", fault)  # noqa: TRY400 - it says all there is
+            told = {"detail": str(fault)}
+            logger.error("schema_judge_lost_again", extra={"fields": told})  # noqa: TRY400 - it says all there is
             raise Refused(OVERLOADED) from None
 
     async def _ask_once(self, question: Question) -> Answer:

@@ -56,7 +56,7 @@ class Guard:
         except Refused as refused:
             await send_answer(refused.problem.answer(), intake, send)
         except Exception:
-            logger.exception("a request met a bug")
+            logger.exception("request_met_bug")
             if closing.started:
                 raise
             await send_answer(BUG.answer(), intake, send)

@@ -6,7 +6,6 @@ Owns which ones are looked at. Nothing is sent to them.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -14,7 +13,7 @@ from uuid import UUID
 
 from relay.app.dispatcher import send_limits_of
 from relay.app.doctor.findings import Finding, Findings, fault, ok, warning
-from relay.app.egress import platforms_of, policy_of
+from relay.app.egress import platforms_of, policy_of, tell_of_bug
 from relay.domain import ids
 from relay.domain.chat import CHAT_TRANSPORTS, read_chat
 from relay.domain.egress import check_url
@@ -117,7 +116,7 @@ async def _look(endpoints: tuple[Reachable, ...], settings: Settings) -> Finding
             policy=await asyncio.to_thread(policy_of, settings),
             limits=replace(limits, connect_seconds=min(limits.connect_seconds, LOOK_SECONDS)),
             clock=time.monotonic,
-            on_fault=lambda what, bug: logging.getLogger("relay").error(what, exc_info=bug),
+            on_fault=tell_of_bug,
         )
     except NoAuthorities:
         return ()  # told by another check

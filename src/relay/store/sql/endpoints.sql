@@ -120,7 +120,7 @@ returning e.id, e.tenant, e.name;
 -- index: endpoints_pkey
 -- For the dispatcher, which sends for all tenants. A previous secret whose overlap is over is left out: the key that
 -- it was encrypted under may be gone by then.
-select e.id, e.revision, e.name, e.url, e.transport::text as transport, e.signature::text as signature,
+select e.id, e.tenant, e.revision, e.name, e.url, e.transport::text as transport, e.signature::text as signature,
        e.ack::text as ack, e.headers, e.retry, e.timeout_seconds, e.secret_id, s.ciphertext,
        p.id as previous_secret_id, p.ciphertext as previous_ciphertext
 from endpoints e
