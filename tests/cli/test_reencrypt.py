@@ -36,6 +36,20 @@ async def test_a_person_is_told_that_the_older_keys_are_not_needed(database_dsn:
     assert "the older keys are not needed any more" in shown
 
 
+async def test_a_person_who_waits_sees_how_far_it_has_come(database_dsn: str, database: Database) -> None:
+    await agree_on_keys(database, Vault([OLD]))
+    sealed = Vault([OLD]).seal(Secret("whsec_one"))
+    async with database.connection() as connection:
+        await connection.execute(
+            "insert into secrets (id, ciphertext) select gen_random_uuid(), $1 from generate_series(1, 3000)", sealed
+        )
+    shown = on_a_terminal(shell_with(database_dsn, NEW, OLD), "keys", "reencrypt")
+    assert "3000/3000" in shown
+    assert "3,000 secrets re-encrypted" in shown
+    piped = shell_with(database_dsn, NEW, OLD).run("keys", "reencrypt")
+    assert (piped.returncode, piped.stderr) == (0, b"")
+
+
 async def test_a_program_gets_numbers(database_dsn: str, database: Database) -> None:
     await endpoints(database, OLD, name="ledger")
     found = shell_with(database_dsn, NEW, OLD).document("keys", "reencrypt")
