@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from relay.domain.telemetry import RejectReason, RequestRefused
+from relay.web import judging
 from relay.web.credentials import ANONYMOUS
 from relay.web.judging import Weighed
 from relay.web.problems import FieldFault
@@ -216,6 +217,17 @@ async def test_a_schema_that_is_new_to_a_gateway_is_read_once_and_waits_for_no_o
         await eventually(all_have_asked, 10.0, "each schema waits for the judge's turn")
     assert [reply.status for reply in await asyncio.gather(*posts)] == [202] * 8
     assert len(asked) == len(names)
+
+
+async def test_a_schema_that_could_not_be_read_is_read_anew_for_the_next_event(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.put_schema("invoice.paid/v1", True)
+    monkeypatch.setattr(judging, "WAITING_SECONDS", 0.05)
+    async with world.judge._turn:
+        assert (await world.post()).code == "overloaded"
+    monkeypatch.undo()
+    assert (await world.post()).status == 202
 
 
 async def test_what_is_no_json_does_not_fit_a_type_with_a_schema(world: World) -> None:

@@ -365,3 +365,17 @@ async def test_each_generation_that_ended_is_kept_with_what_had_become_of_it(wor
     assert past.delivery_id == claimed.id
     assert past.dead_at is not None
     assert past.dead_at < past.redriven_at == delivery.redriven_at
+
+
+async def test_the_ack_of_a_generation_that_was_sent_again_all_the_same_is_kept(world: World) -> None:
+    claimed = await held(world)
+    await world.record(attempt(claimed))
+    acked_at = (await world.delivery(claimed.id))["acked_at"]
+    async with world.database.transaction() as connection:
+        await Redrive(connection, TENANT, bytes).delivery(claimed.id)
+    view = await world.receipts.get(TENANT, claimed.receipt_id)
+    assert view is not None
+    (past,) = view.past
+    assert (past.acked_at, past.dead_at) == (acked_at, None)
+    assert acked_at is not None
+    assert view.deliveries[0].acked_at is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 from relay.store.journal import Appended, AppendResult
 from relay.store.retention import Retention
@@ -64,3 +65,14 @@ async def test_pruning_goes_batch_by_batch_the_oldest_first(world: World) -> Non
     await world.sql("update idempotency_keys set expires_at = now() + interval '1 hour' where key = 'k2'")
     assert [await retention.prune_idempotency_keys(batch=3) for _ in range(3)] == [3, 1, 0]
     assert [row[0] for row in await world.sql("select key from idempotency_keys")] == ["k2"]
+
+
+async def test_names_and_signatures_that_are_not_over_stay(world: World) -> None:
+    retention = Retention(world.database)
+    for name, left in (("over", timedelta()), ("fresh", timedelta(hours=1))):
+        await world.sql("insert into request_keys values ('acct_default', $1, '', null, null, now() + $2)", name, left)
+        await world.sql("insert into signed_requests values ('acct_default', $1, '', '', now() + $2)", name, left)
+    assert await retention.prune_request_keys(batch=10) == 1
+    assert await retention.prune_signed_requests(batch=10) == 1
+    assert [row[0] for row in await world.sql("select key from request_keys")] == ["fresh"]
+    assert [row[0] for row in await world.sql("select source from signed_requests")] == ["fresh"]
