@@ -360,3 +360,14 @@ async def test_a_database_that_is_away_is_a_503(world: World) -> None:
     await world.database.close()
     replies = [await world.send("POST", ENDPOINTS, {"url": URL}), await world.get(f"{ENDPOINTS}/ep_{new_id().hex}")]
     assert [(reply.code, reply.headers["retry-after"]) for reply in replies] == [("database_unavailable", "1")] * 2
+
+
+async def test_a_gateway_of_retired_keys_makes_no_secret_that_nobody_could_open(world: World) -> None:
+    endpoint = await world.create()
+    await world.sql(
+        "insert into key_marks (sealed, key_id, retired_at) select 'mark', key_id, now() from secrets limit 1"
+    )
+    for path, body in ((ENDPOINTS, {"url": URL}), (f"{ENDPOINTS}/{endpoint['id']}/rotate-secret", {})):
+        reply = await world.send("POST", path, body)
+        assert (reply.status, reply.code) == (503, "database_unavailable")
+    assert (await world.sql("select count(*) from secrets"))[0][0] == 1

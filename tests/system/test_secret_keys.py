@@ -91,6 +91,8 @@ async def test_a_key_is_changed_while_secrets_rotate_and_reencryptions_are_kille
     await asyncio.to_thread(restarted, both, [old, new])
     await asyncio.to_thread(restarted, both, [new, old])
 
+    assert all("run `relay keys reencrypt`" in each.log_tail() for each in both)
+
     first = begin(installation, [new, old])
     await eventually(lambda: _is_begun(installation, new), SOON, "some secrets are under the new key")
     first.kill()
@@ -106,6 +108,8 @@ async def test_a_key_is_changed_while_secrets_rotate_and_reencryptions_are_kille
         assert json.loads(out)["unreadable"] == []
     assert await under(installation, old) == 0
 
+    await asyncio.to_thread(restarted, both, [new, old])
+    assert all("1 of the 2 keys in RELAY_SECRET_KEYS is retired" in each.log_tail() for each in both)
     await asyncio.to_thread(restarted, both, [new])
     assert post(gateway, b'{"type":"b"}').status_code == 202
     await installation.all_closed(1, SOON)
