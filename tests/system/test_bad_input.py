@@ -339,10 +339,20 @@ async def test_what_is_no_request_is_refused_and_the_connection_closed(gateway: 
     assert (await ask(gateway, request("GET", "/healthz"))).status == 200
 
 
-@pytest.mark.parametrize("path", ["/v1/events", "/v1/endpoints"])
-async def test_a_body_that_never_ends_is_refused_soon_after_the_limit(gateway: Service, path: str) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        "POST /v1/events",
+        "POST /v1/events/batch",
+        "POST /v1/endpoints",
+        "POST /v1/dead-letters/redrive",
+        "POST /v1/sources",
+        "PUT /v1/schemas/a.b/v1",
+    ],
+)
+async def test_a_body_that_never_ends_is_refused_soon_after_the_limit(gateway: Service, call: str) -> None:
     """Case C149: the answer comes while the body goes on, and then the connection is closed."""
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    head = f"{call} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     chunk = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
     most = 64 * 1024 * 1024
     async with await Wire.connect(gateway.url) as wire:
