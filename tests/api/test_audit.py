@@ -72,12 +72,12 @@ def of_nothing_yet(path: str, action: str, subject: str | None, body: object) ->
     return prepare
 
 
-def of_credential(kind: str, action: str, body: object, suffix: str = "") -> Case:
+def of_credential(kind: str, action: str, made_as: object, suffix: str = "", body: object = None) -> Case:
     async def prepare(world: World) -> Asked:
-        reply = await world.send("POST", f"/v1/{kind}", body)
+        reply = await world.send("POST", f"/v1/{kind}", made_as)
         assert reply.status == 201, reply
         made = reply.json()["id"]
-        return Asked(f"/v1/{kind}/{made}{suffix}", action, made)
+        return Asked(f"/v1/{kind}/{made}{suffix}", action, made, body)
 
     return prepare
 
@@ -113,6 +113,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/keys"): of_nothing_yet("/v1/keys", "key.create", None, KEY),
     ("DELETE", "/v1/keys/{id}"): of_credential("keys", "key.revoke", KEY),
     ("POST", "/v1/sources"): of_nothing_yet("/v1/sources", "source.create", None, SOURCE),
+    ("PATCH", "/v1/sources/{id}"): of_credential("sources", "source.change", SOURCE, body={"auth": ["bearer"]}),
     ("POST", "/v1/sources/{id}/rotate"): of_credential("sources", "source.rotate", SOURCE, "/rotate"),
     ("DELETE", "/v1/sources/{id}"): of_credential("sources", "source.remove", SOURCE),
     ("POST", "/v1/tenants"): of_nothing_yet("/v1/tenants", "tenant.create", OTHER, {"id": OTHER, "name": "Other"}),
@@ -192,8 +193,9 @@ async def test_a_change_of_what_there_is_not_is_not_entered(world: World, method
     prefixes = {"endpoints": "ep_", "keys": "key_", "sources": "src_", "tenants": "acct_", "receipts": "rcp_"}
     kind = route.split("/")[2]
     nobody = prefixes[kind] + NOBODY if kind in prefixes else "00000000-0000-7000-8000-000000000000"
-    body = {"burst": 7} if kind == "endpoints" else {"strict_schemas": True}
-    assert (await world.send(method, route.replace("{id}", nobody), body if method == "PATCH" else None)).status == 404
+    bodies = {"endpoints": {"burst": 7}, "sources": {"auth": ["hmac"]}, "tenants": {"strict_schemas": True}}
+    body = bodies[kind] if method == "PATCH" else None
+    assert (await world.send(method, route.replace("{id}", nobody), body)).status == 404
     assert await entries(world) == []
 
 

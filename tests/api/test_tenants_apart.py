@@ -35,6 +35,7 @@ BY_ID: dict[str, tuple[str, object]] = {
     "get_delivery": ("delivery", None),
     "redrive_delivery": ("delivery", None),
     "get_schema": ("schema", None),
+    "change_source": ("source", {"auth": ["bearer"]}),
     "rotate_source": ("source", None),
     "remove_source": ("source", None),
     "revoke_key": ("key", None),

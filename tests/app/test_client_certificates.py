@@ -12,7 +12,7 @@ import json
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -288,8 +288,19 @@ async def test_a_certificate_that_its_sender_need_not_show_changes_nothing(site:
 # -- a connection that stays open -------------------------------------------------------------------------------------
 
 
-async def test_a_source_that_is_removed_is_refused_on_the_next_request_of_its_open_connections_at_every_gateway(
-    database_dsn: str, tmp_path: Path
+Ending = Callable[[World, Made], Awaitable[object]]
+
+ENDINGS: dict[str, Ending] = {
+    "the source is removed": lambda world, made: world.credentials.remove(made),
+    "its certificate is taken off it": lambda world, made: world.credentials.change(made, "bearer"),
+    "it has another certificate": lambda world, made: world.credentials.change(made, "mtls", subject="new.example.com"),
+    "it needs a signature, too": lambda world, made: world.credentials.change(made, "mtls", "hmac", subject=NAME),
+}
+
+
+@pytest.mark.parametrize("end", ENDINGS.values(), ids=ENDINGS)
+async def test_a_certificate_that_is_ended_is_refused_on_the_next_request_of_its_open_connections_at_every_gateway(
+    database_dsn: str, tmp_path: Path, end: Ending
 ) -> None:
     """C155: the certificate was removed while the connection stays open."""
     async with (
@@ -312,10 +323,22 @@ async def test_a_source_that_is_removed_is_refused_on_the_next_request_of_its_op
             for wire, ask, status in open_ones:
                 assert (await wire.ask(ask)).status == status
             assert verdict(await bearing.ask(posting(bearer(site.admin.secret)))) == TAKEN
-            await one.credentials.remove(made)
+            await end(one, made)
             for wire, ask, _ in open_ones:
-                assert verdict(await wire.ask(ask)) == INVALID
+                assert (await wire.ask(ask)).status == 401
             assert verdict(await bearing.ask(posting(bearer(site.admin.secret)))) == TAKEN
+
+
+async def test_a_certificate_that_a_source_is_given_counts_on_the_next_request_of_an_open_connection(
+    site: Site,
+) -> None:
+    made = await site.world.credentials.source("mtls", name="billing", subject="old.example.com")
+    listing = request("GET", "/v1/endpoints")
+    async with await site.connect(site.clients.issue(NAME)) as wire:
+        assert verdict(await wire.ask(listing)) == INVALID
+        await site.world.credentials.change(made, "mtls", subject=NAME)
+        assert verdict(await wire.ask(listing)) == (403, "scope_missing")
+        assert verdict(await wire.ask(posting())) == TAKEN
 
 
 async def test_requests_that_come_together_are_each_judged(site: Site) -> None:

@@ -68,6 +68,20 @@ def test_a_source_is_made_rotated_and_removed(admin: Shell) -> None:
     assert "billing-2" not in [each["name"] for each in admin.document("keys", "list")]
 
 
+def test_a_sources_certificate_is_changed_and_taken_off(admin: Shell) -> None:
+    admin.document("sources", "create", "mesh", "--auth", "mtls", "--subject", "mesh.example.com")
+    changed = admin.document("sources", "change", "mesh", "--subject", "Mesh-2.example.com")
+    assert (changed["certificate_subject"], changed["secret"]) == ("mesh-2.example.com", None)
+    bare = admin.run("sources", "change", "mesh", "--no-certificate")
+    assert bare.returncode == 1
+    assert "certificate_subject belongs to mtls" in only_line(bare.stderr)
+    shown = on_a_terminal(admin, "sources", "change", "mesh", "--no-certificate", "--auth", "hmac")
+    assert "whsec_" in shown
+    again = on_a_terminal(admin, "sources", "change", "mesh", "--auth", "hmac")
+    assert "secret " not in again
+    admin.document("sources", "remove", "mesh", "--yes")
+
+
 def test_a_tenant_is_made_with_a_key_of_its_own_and_removed(guarded: tuple[Service, str], admin: Shell) -> None:
     made = admin.document("tenants", "create", "Acme", "--id", "acct_acme")
     assert (made["id"], made["name"], made["strict_schemas"]) == ("acct_acme", "Acme", False)
@@ -127,6 +141,8 @@ def test_a_name_that_there_is_not_is_told(admin: Shell) -> None:
         (("keys", "revoke", "a"), "There is nobody to ask: add --yes."),
         (("sources", "create", "a"), "Missing option '--auth'"),
         (("sources", "remove", "a"), "There is nobody to ask: add --yes."),
+        (("sources", "change", "a"), "Say what to change: add --auth, --subject or --no-certificate."),
+        (("sources", "change", "a", "--subject", "b", "--no-certificate"), "It has a certificate or none"),
         (("tenants", "remove", "acct_a"), "There is nobody to ask: add --yes."),
         (("tenants", "remove", "a", "--yes"), "a tenant's id is acct_"),
         (("tenants", "change", "acct_a"), "Say what to change: add --strict-schemas or"),

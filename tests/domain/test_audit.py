@@ -1,10 +1,11 @@
-"""Claims about what the audit tells of an endpoint: every field that differs, and no value that may hold a secret."""
+"""Claims about what the audit tells of a change: every field that differs, and no value that may hold a secret."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from relay.domain.audit import FieldChange, config_changes, config_details
+from relay.domain.audit import FieldChange, config_changes, config_details, proof_changes
+from relay.domain.credentials import Proof, SourceProof
 from relay.domain.endpoint import AckMode, EndpointConfig, SignatureProfile, Transport
 
 OLD = EndpointConfig(name="ledger", url="https://example.com/old-token", headers={"X-Api-Key": "old-token"})
@@ -37,3 +38,14 @@ def test_values_that_may_hold_a_secret_are_not_told() -> None:
     assert [each.field for each in config_changes(OLD, NEW) if each.hidden] == ["url", "headers"]
     assert "token" not in repr(config_changes(OLD, NEW))
     assert "token" not in repr(config_details(NEW))
+
+
+def test_of_what_a_source_is_proved_by_the_fields_that_differ_are_told() -> None:
+    old = SourceProof((Proof.MTLS,), "a")
+    assert proof_changes(old, old) == ()
+    assert proof_changes(old, SourceProof((Proof.MTLS,), "b")) == (FieldChange("certificate_subject", False, "a", "b"),)
+    both = proof_changes(old, SourceProof((Proof.HMAC,), None))
+    assert both == (
+        FieldChange("auth", False, (Proof.MTLS,), (Proof.HMAC,)),
+        FieldChange("certificate_subject", False, "a", None),
+    )

@@ -21,6 +21,7 @@ from relay.domain.credentials import (
     Proofs,
     Scope,
     Source,
+    SourceProof,
     SourceSecret,
     Unproven,
     digest_of,
@@ -221,3 +222,18 @@ def test_whoever_is_somebody_belongs_to_the_tenant_of_what_was_proved(proofs: Pr
     judged = credentials.judge(proofs, 0.0)
     if isinstance(judged, Identity):
         assert judged.tenant == (B if proofs.bearer == digest_of("b") else A)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "takes"),
+    [
+        ({Proof.MTLS}, {Proof.BEARER}, True),
+        ({Proof.BEARER}, {Proof.HMAC}, True),
+        ({Proof.BEARER}, {Proof.BEARER, Proof.HMAC}, True),
+        ({Proof.BEARER, Proof.HMAC}, {Proof.HMAC}, False),
+        ({Proof.HMAC}, {Proof.HMAC, Proof.MTLS}, False),
+        ({Proof.HMAC}, {Proof.MTLS}, False),
+    ],
+)
+def test_a_secret_is_new_where_none_was_stored_in_its_form(before: set[Proof], after: set[Proof], takes: bool) -> None:
+    assert SourceProof(tuple(after), None).takes_new_secret(SourceProof(tuple(before), None)) == takes

@@ -6,7 +6,9 @@ import asyncio
 import random
 import statistics
 import time
+from base64 import b64encode
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from relay.domain.signing import Signer
 from tests.gateway.world import World, event
 from tests.support.administration import Made, bearer, signed
 from tests.support.asgi import served
+from tests.support.certificates import ClientAuthority
 from tests.support.wire import Wire
 
 OTHER = "acct_other"
@@ -34,6 +37,9 @@ async def furnish(world: World) -> dict[str, Made]:
         "hmac": await world.credentials.source("hmac", name="signer"),
         "both": await world.credentials.source("bearer", "hmac", name="both"),
         "removed": await world.credentials.source("bearer", name="removed"),
+        "mesh": await world.credentials.source("mtls", name="mesh", subject="mesh.example.com"),
+        "bearer and mesh": await world.credentials.source("bearer", "mtls", name="two", subject="two.example.com"),
+        "signer and mesh": await world.credentials.source("hmac", "mtls", name="three", subject="three.example.com"),
     }
     await world.credentials.tenant(OTHER)
     made["theirs"] = await world.credentials.source("hmac", name="theirs", tenant=OTHER)
@@ -45,7 +51,19 @@ async def furnish(world: World) -> dict[str, Made]:
     return made
 
 
-def forgery(chance: random.Random, made: dict[str, Made], captured: tuple[bytes, Headers]) -> tuple[bytes, Headers]:
+def certificates(folder: Path) -> dict[str, tuple[str, str]]:
+    """The header in which a proxy would hand on the right certificate of each source, which anybody can write."""
+    authority = ClientAuthority(folder)
+    ders = {name: authority.issue(f"{name}.example.com").der for name in ("mesh", "two", "three")}
+    return {name: ("Client-Cert", f":{b64encode(der).decode()}:") for name, der in ders.items()}
+
+
+def forgery(
+    chance: random.Random,
+    made: dict[str, Made],
+    captured: tuple[bytes, Headers],
+    shown: dict[str, tuple[str, str]],
+) -> tuple[bytes, Headers]:
     """A body and headers that nobody may send."""
     body = event(n=chance.random())
     now = time.time()
@@ -80,6 +98,16 @@ def forgery(chance: random.Random, made: dict[str, Made], captured: tuple[bytes,
             (body, [right[0], right[1], ("Relay-Signature", right[2][1][: chance.randrange(5, 60)])]),
             (body, [right[0], ("Relay-Timestamp", str(int(now) + 1)), right[2]]),
             (body, [*right, ("Relay-Tenant", OTHER)]),
+            # certificates that come without a connection that showed them, and without a proxy that is trusted
+            (body, [shown["mesh"]]),
+            (body, [("X-Forwarded-Client-Cert", f"Cert={shown['mesh'][1]}")]),
+            (body, [("X-SSL-Client-S-DN", "CN=mesh.example.com"), ("X-SSL-Client-Verify", "SUCCESS")]),
+            (body, [shown["two"], bearer(made["bearer and mesh"].secret)]),
+            (body, [shown["mesh"], bearer(made["bearer and mesh"].secret)]),
+            (body, [bearer(made["bearer and mesh"].secret)]),
+            (body, [shown["three"], *signed("three", made["signer and mesh"].secret, body)]),
+            (body, signed("three", made["signer and mesh"].secret, body)),
+            (body, [shown["mesh"], bearer(guess)]),
             # what was taken once, under another name, as another type
             (captured[0], [*captured[1], ("Idempotency-Key", f"k{chance.random()}")]),
             (captured[0], [*captured[1], ("Relay-Event-Type", f"t{chance.randrange(1000)}")]),
@@ -97,13 +125,13 @@ def lines(body: bytes, headers: Headers) -> bytes:
 
 
 @pytest.mark.timeout(180)
-async def test_ten_thousand_of_them_are_all_refused_and_nothing_is_stored(world: World) -> None:
-    made = await furnish(world)
+async def test_ten_thousand_of_them_are_all_refused_and_nothing_is_stored(world: World, tmp_path: Path) -> None:
+    made, shown = await furnish(world), certificates(tmp_path)
     body = event(captured=True)
     captured = (body, signed("signer", made["hmac"].secret, body))
     assert (await world.post(body, *captured[1])).status == 202
     chance = random.Random(7)
-    left = iter([forgery(chance, made, captured) for _ in range(FORGERIES)])
+    left = iter([forgery(chance, made, captured, shown) for _ in range(FORGERIES)])
     statuses: dict[int, int] = {}
 
     async def send_all(host: str, port: int, left: Iterator[tuple[bytes, Headers]]) -> None:

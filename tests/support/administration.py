@@ -14,7 +14,7 @@ from uuid import UUID
 
 from relay.domain import ids
 from relay.domain.ambient import Ambient
-from relay.domain.credentials import Proof, Scope
+from relay.domain.credentials import Proof, Scope, SourceProof
 from relay.domain.signing import SECRET_ENTROPY_BYTES, new_secret
 from relay.gateway import Senders
 from relay.store.credentials import CredentialReader
@@ -108,6 +108,15 @@ class Administration:
             tenant, row, secret=secret, secret_id=_new_id(), overlap_seconds=overlap_seconds, seen=await self.version()
         )
         return Made(source.id, source.name, secret.expose())
+
+    async def change(self, source: Made, *auth: str, subject: str | None = None, tenant: str = TENANT) -> Made:
+        """Have a source proved by these from now on."""
+        secret, wanted = new_secret(os.urandom(SECRET_ENTROPY_BYTES)), [Proof(proof) for proof in auth]
+        proof = SourceProof(tuple(each for each in Proof if each in wanted), subject)
+        _, is_new = await self.issuer.change_source(
+            tenant, source.id, lambda _: proof, secret=secret, secret_id=_new_id(), seen=await self.version()
+        )
+        return Made(source.id, source.name, secret.expose()) if is_new else source
 
     async def revoke(self, key: Made, *, tenant: str = TENANT) -> None:
         """End a key."""

@@ -252,6 +252,7 @@ BODIES: Mapping[str, Examples] = {
     "redrive_receipt": {JSON: {"consumer": "ledger"}},
     "create_key": {JSON: {"name": "on-call", "scopes": ["admin"]}},
     "create_source": {JSON: {"name": "billing", "auth": ["hmac"]}},
+    "change_source": {JSON: {"auth": ["mtls", "hmac"], "certificate_subject": "billing.example.com"}},
     "create_tenant": {JSON: {"id": A_TENANT, "name": "Acme"}},
     "change_tenant": {JSON: {"strict_schemas": True}},
     "redrive_dead_letters": {JSON: _FILTER},
@@ -351,6 +352,16 @@ ANSWERS: Mapping[str, Mapping[str, Examples]] = {
     "list_audit": {"200": {JSON: _page(_ENTRY)}},
     "create_source": {"201": {JSON: {**_SOURCE, "secret": _SECRET}}},
     "list_sources": {"200": {JSON: _page(_SOURCE)}},
+    "change_source": {
+        "200": {
+            JSON: {
+                **_SOURCE,
+                "auth": ["hmac", "mtls"],
+                "certificate_subject": "billing.example.com",
+                "secret": None,
+            }
+        }
+    },
     "rotate_source": {
         "200": {JSON: {"id": A_SOURCE, "secret": _SECRET, "previous_secret_expires_at": "2026-12-01T09:05:00.120Z"}}
     },

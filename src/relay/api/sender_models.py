@@ -122,6 +122,24 @@ class SourceNew(BaseModel):
         return self
 
 
+class SourceChange(BaseModel):
+    """What is to change of what a source is proved by. What is left out stays as it is."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra=document_without_null("certificate_subject"))
+
+    auth: Auth | None = Field(
+        None, description="Everything that a request has to prove it by. Without `mtls`, no name."
+    )
+    certificate_subject: Subject | None = Field(
+        None, description=f"{_WHICH_CERTIFICATE} Null takes it off the source; `auth` then has no `mtls` any more."
+    )
+
+    @field_validator("auth", mode="before")
+    @classmethod
+    def _not_null(cls, value: object) -> object:
+        return refuse_null(value)
+
+
 class SourceShown(BaseModel):
     """A source."""
 
@@ -141,6 +159,12 @@ class SourceShown(BaseModel):
 
 class SourceCreated(SourceShown):
     """A new source with its secret, which is shown this once; null where it is proved by a certificate alone."""
+
+    secret: str | None
+
+
+class SourceChanged(SourceShown):
+    """A source as it is now. `secret` is a new one, shown this once, where it is asked for one that it did not have."""
 
     secret: str | None
 
@@ -223,6 +247,11 @@ def created_key(key: KeyRow, secret: str) -> KeyCreated:
 def created_source(source: SourceRow, secret: str | None) -> SourceCreated:
     """The answer to a creation."""
     return SourceCreated(**_source(source), secret=secret)
+
+
+def changed_source(source: SourceRow, secret: str | None) -> SourceChanged:
+    """The answer to a change."""
+    return SourceChanged(**_source(source), secret=secret)
 
 
 def _key(key: KeyRow) -> dict[str, Any]:

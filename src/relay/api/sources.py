@@ -1,7 +1,7 @@
 """The calls on sources.
 
-Owns the routes. Invariant: a source's secret leaves in exactly two answers, that of its creation and that of its
-rotation.
+Owns the routes. Invariant: a source's secret leaves in exactly one answer, to the call that made it: a creation, a
+rotation, or a change that took a new one.
 """
 
 from __future__ import annotations
@@ -14,21 +14,34 @@ from relay.api.documentation import operation_id
 from relay.api.json_route import JsonRoute
 from relay.api.problem_documentation import LISTED, problems
 from relay.api.requests import Cursor, Limit, SourceId, no_such, only_known_parameters
-from relay.api.sender_models import SourceCreated, SourceNew, SourcePage, SourceRotated, SourceShown, created_source
+from relay.api.sender_models import (
+    SourceChange,
+    SourceChanged,
+    SourceCreated,
+    SourceNew,
+    SourcePage,
+    SourceRotated,
+    SourceShown,
+    changed_source,
+    created_source,
+)
 from relay.domain import ids
-from relay.domain.credentials import Proof
+from relay.domain.credentials import Proof, SourceProof
 from relay.domain.signing import SECRET_ENTROPY_BYTES, new_secret
 from relay.store.endpoints import NEWEST
 from relay.store.faults import NameTaken
-from relay.store.issuer import NoSuchSource, SourceRow
+from relay.store.issuer import KeysLeft, NoSuchSource, SourceRow
 from relay.web import instants, paging
-from relay.web.problems import ErrorCode, FieldFault, invalid, pointer
+from relay.web.problems import ErrorCode, FieldFault, Refused, invalid, pointer
 
 router = APIRouter(
     prefix="/v1/sources", tags=["credentials"], route_class=JsonRoute, generate_unique_id_function=operation_id
 )
 
 LISTING = paging.Listing("sources", paging.BY_ID)
+
+_KEYS_LEFT = "the source has keys, which prove its bearer: revoke them first"
+_BOTH_OR_NEITHER = "certificate_subject belongs to mtls: change both, so that there are both or neither"
 
 
 @router.post("", status_code=201, responses=problems(*CODES, ErrorCode.FIRST_KEY))
@@ -57,8 +70,7 @@ async def create_source(wanted: SourceNew, change: Change, deps: Deps, response:
     try:
         source = await change.make(create)
     except NameTaken as fault:
-        taken = "certificate_subject" if "subject" in str(fault) else "name"
-        raise invalid([FieldFault(pointer(taken), "another source has it")]) from None
+        raise _taken(fault) from None
     response.headers["location"] = f"/v1/sources/{ids.write(ids.SOURCE, source.id)}"
     return created_source(source, None if secret is None else secret.expose())
 
@@ -72,6 +84,32 @@ async def list_sources(
     rows = await deps.issuer.sources(tenant, before=before, limit=limit + 1)
     shown, following = LISTING.page(rows, limit, lambda source: source.id)
     return SourcePage(data=[SourceShown.of(source) for source in shown], next_cursor=following)
+
+
+@router.patch("/{id}", responses=problems(ErrorCode.NOT_FOUND, *CODES))
+async def change_source(source_id: SourceId, wanted: SourceChange, change: Change, deps: Deps) -> SourceChanged:
+    """Change what a source is proved by, or take its certificate off it. Its next request is judged by that.
+
+    A bearer or a signature that it was not asked for before takes a new secret, which the answer has, this once; one
+    that it had ends at once.
+    """
+    tenant = change.caller.tenant
+    secret = new_secret(deps.ambient.entropy(SECRET_ENTROPY_BYTES))
+
+    async def make(seen: int) -> tuple[SourceRow, bool]:
+        return await change.issuer.change_source(
+            tenant, source_id, lambda source: _decide(wanted, source), secret=secret, secret_id=new_id(deps), seen=seen
+        )
+
+    try:
+        source, is_new = await change.make(make)
+    except NoSuchSource:
+        raise no_such("source") from None
+    except NameTaken as fault:
+        raise _taken(fault) from None
+    except KeysLeft:
+        raise invalid([FieldFault(pointer("auth"), _KEYS_LEFT)]) from None
+    return changed_source(source, secret.expose() if is_new else None)
 
 
 @router.post(
@@ -114,3 +152,25 @@ async def remove_source(source_id: SourceId, change: Change) -> Response:
     except NoSuchSource:
         raise no_such("source") from None
     return Response(status_code=204)
+
+
+def _taken(fault: NameTaken) -> Refused:
+    taken = "certificate_subject" if "subject" in str(fault) else "name"
+    return invalid([FieldFault(pointer(taken), "another source has it")])
+
+
+def _decide(wanted: SourceChange, source: SourceRow) -> SourceProof:
+    """What the source is to be proved by. Raises `Refused` (`invalid`).
+
+    Who takes `mtls` out of `auth` has no use for the name. The other way nothing follows: a source that is left with
+    fewer proofs is left so on purpose.
+    """
+    auth, subject = source.auth, source.certificate_subject
+    if wanted.auth is not None:
+        auth = tuple(proof for proof in Proof if proof in wanted.auth)
+        subject = subject if Proof.MTLS in auth else None
+    if "certificate_subject" in wanted.model_fields_set:
+        subject = wanted.certificate_subject
+    if (Proof.MTLS in auth) != (subject is not None):
+        raise invalid([FieldFault("", _BOTH_OR_NEITHER)])
+    return SourceProof(auth, subject)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from uuid import UUID
 
+from relay.domain.credentials import SourceProof
 from relay.domain.endpoint import EndpointConfig
 
 LOCAL_ACTOR = "local"
@@ -29,6 +30,7 @@ class AuditAction(StrEnum):
     KEY_CREATE = "key.create"
     KEY_REVOKE = "key.revoke"
     SOURCE_CREATE = "source.create"
+    SOURCE_CHANGE = "source.change"
     SOURCE_ROTATE = "source.rotate"
     SOURCE_REMOVE = "source.remove"
     TENANT_CREATE = "tenant.create"
@@ -72,6 +74,16 @@ def config_changes(old: EndpointConfig, new: EndpointConfig) -> tuple[FieldChang
         if before != after:
             hidden = each.name in _HIDDEN
             found.append(FieldChange(each.name, hidden) if hidden else FieldChange(each.name, hidden, before, after))
+    return tuple(found)
+
+
+def proof_changes(old: SourceProof, new: SourceProof) -> tuple[FieldChange, ...]:
+    """The fields that differ of what a source is proved by. A name that stands in a certificate is no secret."""
+    found = []
+    for each in fields(SourceProof):
+        before, after = getattr(old, each.name), getattr(new, each.name)
+        if before != after:
+            found.append(FieldChange(each.name, hidden=False, old=before, new=after))
     return tuple(found)
 
 

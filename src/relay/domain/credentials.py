@@ -74,6 +74,18 @@ def digest_of(secret: str | bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceProof:
+    """What a source is proved by, all of it together: `auth` in the order of `Proof`."""
+
+    auth: tuple[Proof, ...]
+    certificate_subject: str | None
+
+    def takes_new_secret(self, before: SourceProof) -> bool:
+        """Whether it takes a secret in a form in which none was stored before."""
+        return bool({Proof.BEARER, Proof.HMAC} & (set(self.auth) - set(before.auth)))
+
+
+@dataclass(frozen=True, slots=True)
 class SourceSecret:
     """One secret of a source, as far as it is needed: its hash where it proves as a bearer, its id where it signs.
 

@@ -7,7 +7,7 @@ credential, the first is a key that may make others; and every tenant that has o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,8 +16,8 @@ from uuid import UUID
 import asyncpg
 
 from relay.domain import ids
-from relay.domain.audit import AuditAction, Author
-from relay.domain.credentials import ADMINISTERING, Proof, Scope, digest_of
+from relay.domain.audit import AuditAction, Author, FieldChange, proof_changes
+from relay.domain.credentials import ADMINISTERING, Proof, Scope, SourceProof, digest_of
 from relay.domain.naming import partition_of
 from relay.domain.secret import Secret
 from relay.store import audit, statements
@@ -59,6 +59,10 @@ class NotProvedByBearer(Exception):
     """The source does not ask for a bearer, so a key of it would prove nothing. Nothing is changed."""
 
 
+class KeysLeft(Exception):
+    """The source has keys, which prove a bearer that it would not ask for any more. Nothing is changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyRow:
     """A key as its tenant sees it; `source` names the one that it proves."""
@@ -87,6 +91,11 @@ class SourceRow:
     def has_secret(self) -> bool:
         """Whether it is proved by a secret of its own."""
         return Proof.BEARER in self.auth or Proof.HMAC in self.auth
+
+    @property
+    def proof(self) -> SourceProof:
+        """What it is proved by."""
+        return SourceProof(self.auth, self.certificate_subject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +218,56 @@ class Issuer:
             row = await connection.fetchrow(statements.text("get_source"), tenant, source_id)
         return _source(row) if row else None
 
+    async def change_source(
+        self,
+        tenant: str,
+        source_id: UUID,
+        decide: Callable[[SourceRow], SourceProof],
+        *,
+        secret: Secret,
+        secret_id: UUID,
+        seen: int,
+    ) -> tuple[SourceRow, bool]:
+        """Have a source proved by what `decide` says of it as it is; also answers whether that took the new secret.
+
+        If so, it is the only one from then on. Raises `NoSuchSource`, `NameTaken`, `KeysLeft`, and what `decide` does.
+        """
+        async with self._changing(tenant, seen) as connection:
+            found = await connection.fetchrow(statements.text("get_source"), tenant, source_id)
+            if found is None:
+                raise NoSuchSource
+            source = _source(found)
+            wanted = decide(source)
+            changes, is_new = proof_changes(source.proof, wanted), wanted.takes_new_secret(source.proof)
+            if not changes:
+                return source, False
+            if Proof.BEARER not in wanted.auth and await connection.fetchval(
+                statements.text("has_keys_of_source"), tenant, source_id
+            ):
+                raise KeysLeft
+            stored = await self._put_away(connection, wanted.auth, secret if is_new else None, secret_id)
+            row = await _unique(
+                connection,
+                "change_source",
+                tenant,
+                source_id,
+                [str(proof) for proof in wanted.auth],
+                wanted.certificate_subject,
+                is_new,
+                *stored,
+            )
+            subject = ids.write(ids.SOURCE, source_id)
+            await self._enter(
+                connection,
+                tenant,
+                AuditAction.SOURCE_CHANGE,
+                subject,
+                source.name,
+                {"new_secret": is_new},
+                changes=changes,
+            )
+        return _source(row), is_new
+
     async def rotate_source(
         self, tenant: str, source: SourceRow, *, secret: Secret, secret_id: UUID, overlap_seconds: float, seen: int
     ) -> SourceRow:
@@ -277,8 +336,12 @@ class Issuer:
         subject: str,
         name: str | None = None,
         details: Mapping[str, object] | None = None,
+        *,
+        changes: Sequence[FieldChange] = (),
     ) -> None:
-        await audit.append(connection, self._author, tenant, action, subject, name=name, details=details)
+        await audit.append(
+            connection, self._author, tenant, action, subject, name=name, changes=changes, details=details
+        )
 
     async def _put_away(
         self, connection: Connection, auth: Collection[Proof], secret: Secret | None, secret_id: UUID

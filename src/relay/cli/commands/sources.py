@@ -25,7 +25,7 @@ named = click.argument("source", metavar="ID|NAME")
 
 @click.group("sources", epilog=example("relay sources list"))
 def command() -> None:
-    """List, create, rotate and remove sources: who may send."""
+    """List, create, change, rotate and remove sources: who may send."""
 
 
 @command.command("list", epilog=example("relay sources list --json"))
@@ -78,6 +78,49 @@ def create(streams: Streams, name: str, auth: tuple[str, ...], subject: str | No
         streams.document(made)
     else:
         show(streams, facts({**made, "auth": " and ".join(made["auth"])}.items()))
+
+
+@command.command(
+    "change",
+    epilog=example(
+        "relay sources change warehouse --subject warehouse-2.example.com",
+        "relay sources change warehouse --auth hmac --no-certificate",
+    ),
+)
+@named
+@click.option(
+    "--auth",
+    multiple=True,
+    type=click.Choice([proof.value for proof in Proof]),
+    help="What each of its requests has to be proved by from now on; repeated, by all of them together.",
+)
+@click.option(
+    "--subject", metavar="NAME", help="Another name of its client certificate, or sha256: and its fingerprint."
+)
+@click.option("--no-certificate", is_flag=True, help="Take its certificate off it; --auth then says what is left.")
+@json_option
+@click.pass_obj
+def change(streams: Streams, source: str, auth: tuple[str, ...], subject: str | None, no_certificate: bool) -> None:
+    """Change what a source is proved by. Its next request is judged by that, also on an open connection.
+
+    A bearer or a signature that was not asked for before takes a new secret, which is shown this once.
+    """
+    if subject is not None and no_certificate:
+        raise click.UsageError("It has a certificate or none: leave out --subject or --no-certificate.")
+    body: dict[str, object] = {"auth": list(auth)} if auth else {}
+    if subject is not None or no_certificate:
+        body["certificate_subject"] = subject
+    if not body:
+        raise click.UsageError("Say what to change: add --auth, --subject or --no-certificate.")
+    with connect(read_settings()) as relay:
+        found = find(relay, PATH, "source", source)
+        changed = relay.call("PATCH", f"{PATH}/{found}", body=body)
+    streams.done("the source is changed")
+    if streams.json:
+        streams.document(changed)
+    else:
+        shown = {name: value for name, value in changed.items() if name != "secret" or value is not None}
+        show(streams, facts({**shown, "auth": " and ".join(changed["auth"])}.items()))
 
 
 @command.command("rotate", epilog=example("relay sources rotate billing"))

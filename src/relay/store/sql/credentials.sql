@@ -98,6 +98,26 @@ set secret_sha256 = $3, secret_id = $4, previous_secret_sha256 = s.secret_sha256
 where s.tenant = $1 and s.id = $2 and s.removed_at is null
 returning s.id, s.tenant, s.name, s.auth, s.certificate_subject, s.previous_secret_expires_at, s.created_at;
 
+-- name: has_keys_of_source
+-- parameters: tenant, source id
+-- index: keys_source or keys_page
+select exists (select from keys k where k.tenant = $1 and k.source_id = $2 and k.revoked_at is null);
+
+-- name: change_source
+-- parameters: tenant, id, auth, certificate subject, has a new secret, sha256, secret id
+-- index: sources_page
+-- A new secret is the only one from then on. Else those that there are stay in the forms that are still asked for.
+update sources s
+set auth = $3, certificate_subject = $4,
+    secret_sha256 = case when $5 then $6 when 'bearer' = any ($3::text[]) then s.secret_sha256 end,
+    secret_id = case when $5 then $7 when 'hmac' = any ($3::text[]) then s.secret_id end,
+    previous_secret_sha256 = case when not $5 and 'bearer' = any ($3::text[]) then s.previous_secret_sha256 end,
+    previous_secret_id = case when not $5 and 'hmac' = any ($3::text[]) then s.previous_secret_id end,
+    previous_secret_expires_at =
+        case when not $5 and $3::text[] && array['bearer', 'hmac'] then s.previous_secret_expires_at end
+where s.tenant = $1 and s.id = $2 and s.removed_at is null and s.auth <> '{}'
+returning s.id, s.tenant, s.name, s.auth, s.certificate_subject, s.previous_secret_expires_at, s.created_at;
+
 -- name: remove_source
 -- parameters: tenant, id
 -- index: sources_page
