@@ -16,6 +16,7 @@ from relay.store.acks import Ack, Acks, AckWanted
 from relay.store.database import Database
 from relay.store.queue import Recorded
 from relay.store.redrive import Redrive
+from tests.store.verifying import discard, perform, verified
 from tests.store.world import TENANT, World, attempt, new_id
 
 GENERATIONS = 12
@@ -194,6 +195,49 @@ async def test_an_ack_of_what_was_given_up_makes_the_receipt_whole(world: World,
     assert taken is not None
     assert (taken.outcome, taken.closed) == (ReceiptOutcome.DELIVERED, True)
     assert await world.sql("select acked, discarded from receipts") == [(1, 0)]
+
+
+BURIALS = [reason for reason in DeadReason if reason is not DeadReason.NO_ROUTE]
+"""Whatever a delivery can be dead for; what matched no rule has none."""
+
+
+@pytest.mark.parametrize("reason", BURIALS)
+@pytest.mark.parametrize("given_up", [False, True], ids=["kept", "given up"])
+@pytest.mark.parametrize("again", [False, True], ids=["acked", "sent again"])
+async def test_a_dead_letter_that_was_acked_is_accounted_for(
+    world: World, acks: Acks, reason: DeadReason, given_up: bool, again: bool
+) -> None:
+    """Whatever it was dead for, given up or not, and also where it is sent again afterwards."""
+    claimed = await held(world)
+    await world.record(attempt(claimed, DeliveryMove.BURY, dead=reason))
+    if given_up:
+        await discard(world)
+    taken = await ack(acks, claimed.receipt_id, claimed.id)
+    assert taken is not None
+    assert taken.outcome == ReceiptOutcome.DELIVERED
+    if again:
+        await perform(world, lambda change: change.delivery(claimed.id))
+    found = await verified(world)
+    assert (found.faults, found.tally.dead, found.tally.discarded) == ((), 0, 0)
+
+
+async def test_a_dead_letter_of_a_removed_endpoint_that_was_acked_is_accounted_for(world: World, acks: Acks) -> None:
+    claimed = await received(world)
+    await world.endpoints.remove(TENANT, claimed.endpoint_id)
+    assert sum((await world.queue.bury_removed(batch=10)).values()) == 1
+    await ack(acks, claimed.receipt_id, claimed.id)
+    assert (await verified(world)).faults == ()
+
+
+async def test_a_receipt_tells_of_the_burial_of_what_was_acked_later(world: World, acks: Acks) -> None:
+    claimed = await buried(world)
+    await ack(acks, claimed.receipt_id, claimed.id)
+    view = await world.receipts.get(TENANT, claimed.receipt_id)
+    assert view is not None
+    (shown,) = view.deliveries
+    assert shown.dead_at is not None
+    assert shown.acked_at is not None
+    assert (shown.dead_at <= shown.acked_at, shown.dead_reason) == (True, None)
 
 
 async def test_a_receipt_with_something_given_up_closes_incomplete_by_an_ack(world: World, acks: Acks) -> None:

@@ -212,7 +212,7 @@ FAULTS = [
     ),
     *(
         Planted(
-            f"a state that nothing leads to: {change}", f"update deliveries set {change} where receipt_id = $1",  # noqa: S608 # fixed
+            f"a state that nothing leads to: {fate}, {change}", f"update deliveries set {change} where receipt_id = $1",  # noqa: S608 # fixed
             {K.IMPOSSIBLE_STATE}, 2, fate=fate,
         )
         for change, fate in (
@@ -220,6 +220,8 @@ FAULTS = [
             ("lease_until = now()", "waiting"),
             ("due_at = 'infinity'", "waiting"),
             ("dead_at = now()", "waiting"),
+            ("dead_at = now()", "in_flight"),
+            ("dead_at = now()", "void"),
             ("attempts = -1", "waiting"),
             ("generation_attempts = 5", "waiting"),
         )
@@ -250,7 +252,7 @@ FAULTS = [
     ),
     Planted(
         "a delivery is not what its receipt counted",
-        "update deliveries set status = 'pending', acked_at = null where receipt_id = $1",
+        "update deliveries set status = 'pending', acked_at = null, dead_at = null where receipt_id = $1",
         {K.COUNTERS_DIFFER, K.CLOSED_BUT_OWED}, fate="delivered",
     ),
     # Keys.

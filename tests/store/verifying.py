@@ -12,6 +12,7 @@ from relay.app.verification import Pace, Tell, Walk
 from relay.domain.delivery import DeadReason, DeliveryMove
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.verification import FaultKind, Verification
+from relay.store.acks import Acks, AckWanted
 from relay.store.filters import DeadLetterFilter
 from relay.store.journal import Addition, Voided
 from relay.store.redrive import Redrive, Redrives
@@ -70,7 +71,9 @@ async def in_every_state(world: World) -> Fates:
     await _of_another_tenant(world)
     await _of_no_route(world)
     await _revived(world, lanes)
-    both_acked = await _with_fate(world, lanes, DeliveryMove.ACK, DeliveryMove.ACK)
+    both_acked = await _with_fate(world, lanes, DeliveryMove.ACK, DeliveryMove.BURY)
+    # a dead letter's ack is proof as well
+    assert await Acks(world.database).acknowledge([AckWanted(TENANT, both_acked, consumer="second")]) != [None]
     redelivered = await _with_fate(world, lanes, DeliveryMove.ACK, DeliveryMove.BURY)
     await redrive(world, redelivered)
     await _deliver(world)
@@ -167,15 +170,17 @@ async def _with_fate(world: World, lanes: tuple[UUID, ...], *moves: DeliveryMove
 
 async def redrive(world: World, receipt: UUID) -> None:
     """Send again what of a receipt is not acknowledged."""
-    await _perform(world, lambda change: change.receipt(receipt))
+    await perform(world, lambda change: change.receipt(receipt))
 
 
 async def discard(world: World) -> None:
     """Give every dead letter up."""
-    await _perform(world, lambda change: change.discard_dead_letters(DeadLetterFilter()))
+    await perform(world, lambda change: change.discard_dead_letters(DeadLetterFilter()))
 
 
-async def _perform(world: World, change: Callable[[Redrive], Awaitable[object]]) -> None:
+async def perform(world: World, change: Callable[[Redrive], Awaitable[object]]) -> None:
+    """Make a person's change in a transaction of its own."""
+
     async def work(redrive: Redrive) -> KeptAnswer:
         await change(redrive)
         return DONE

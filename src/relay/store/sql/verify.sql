@@ -126,8 +126,9 @@ with event as materialized (
 ), delivery as materialized (
     select d.id, d.receipt_id, d.endpoint_id, d.tenant, d.journal_day, d.status, d.discarded_at is not null as discarded,
            substr(uuid_send(d.id), 1, 12) <> substr(uuid_send(d.receipt_id), 1, 12) as misplaced,
-           (d.lease_token is null) <> (d.lease_until is null) or (d.dead_at is null) <> (d.dead_reason is null)
-               or not isfinite(d.due_at) or d.attempts < 0 or d.generation_attempts not between 0 and d.attempts
+           -- a dead letter whose ack came keeps the instant of its burial, which its receipt tells
+           (d.lease_token is null) <> (d.lease_until is null) or d.status = 'dead' and d.dead_at is null
+               or d.dead_at is not null and d.status not in ('dead', 'delivered') or not isfinite(d.due_at) or d.attempts < 0 or d.generation_attempts not between 0 and d.attempts
                as impossible
     from deliveries d where d.id between $1 and $2
 ), endpoint as materialized (
