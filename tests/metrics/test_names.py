@@ -32,7 +32,7 @@ DISPATCHER = {
     "relay_attempt_default_partition_rows",
     "relay_journal_default_partition_rows",
     "relay_partitions_ahead{table}",
-    "relay_days_dropped_total{table}",
+    "relay_partitions_dropped_total{table}",
     "relay_events_pruned_total",
     "relay_loop_held_up_total{loop}",
     "relay_loop_last_success_timestamp_seconds{loop}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -43,13 +43,14 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @dataclass(frozen=True, slots=True)
 class Watched:
     """A Relay of two workers each that has delivered, failed, dead-lettered and refused, and the Prometheus that saw
-    it; `at` is the Unix time at which it had seen all.
+    it; `at` is the Unix time at which it had seen all, `environment` what commands are run in.
     """
 
     gateway: Service
     dispatcher: Service
     prometheus: Prometheus
     at: float
+    environment: Mapping[str, str]
 
 
 @pytest.fixture(scope="package")
@@ -69,13 +70,13 @@ def watched(
                 asyncio.run(prometheus.until_ready())
                 _have_a_day(gateway, receiver)
                 asyncio.run(_until_seen(prometheus))
-                yield Watched(gateway, dispatcher, prometheus, time.time())
+                yield Watched(gateway, dispatcher, prometheus, time.time(), installation.environment)
 
 
 def _have_a_day(gateway: Service, receiver: Receiver) -> None:
     """Everything that may become of an event."""
     add_endpoint(gateway, receiver.url("/ok"), name="well", event_types=["day.good"])
-    add_endpoint(gateway, receiver.url("/status/404"), name="gone", event_types=["day.bad"])
+    add_endpoint(gateway, receiver.url("/status/404"), name="crm", event_types=["day.bad"])
     add_endpoint(gateway, receiver.url("/always500"), name="failing", event_types=["day.bad"], **ONE_TRY)
     add_endpoint(gateway, receiver.url("/always500"), name="down", event_types=["day.bad"])
     add_endpoint(gateway, "http://127.0.0.2:9/hook", name="inside", event_types=["day.bad"])
@@ -98,11 +99,11 @@ SEEN = (
     "sum(journal_commit_seconds_count) == 32",
     "sum(idempotent_replays_total) == 1",
     'sum(gateway_rejects_total{reason="malformed"}) == 1',
-    'sum(dlq_inflow_total{consumer="gone", reason="permanent_failure"}) == 3',
+    'sum(dlq_inflow_total{consumer="crm", reason="permanent_failure"}) == 3',
     'sum(dlq_inflow_total{consumer="failing", reason="exhausted"}) >= 1',
     'sum(dlq_inflow_total{consumer="inside", reason="refused"}) == 3',
     'sum(dlq_inflow_total{consumer="", reason="no_route"}) == 1',
-    'sum(dlq_depth{consumer="gone"}) == 3',
+    'sum(dlq_depth{consumer="crm"}) == 3',
     'sum(relay_deliveries_deferred_total{reason="rate_limit"}) >= 1',
     'sum(relay_deliveries_deferred_total{reason="retry_after"}) >= 1',
     'sum(relay_breaker_open{consumer="down"}) == 1',

@@ -208,7 +208,7 @@ PARTITIONS_AHEAD = _report(
     _closed("table", DayTable),
 )
 DAYS_DROPPED = _counter(
-    "relay_days_dropped_total", _DISPATCHER, "Days that were dropped for their age", _closed("table", DayTable)
+    "relay_partitions_dropped_total", _DISPATCHER, "Days that were dropped for their age", _closed("table", DayTable)
 )
 EVENTS_PRUNED = _counter(
     "relay_events_pruned_total", _DISPATCHER, "Events that went for their age, with their receipts and deliveries"
