@@ -12,7 +12,7 @@ from relay.domain.breaker import BreakerState
 from relay.domain.delivery import ClaimedDelivery, DeadReason, DeliveryMove, DeliveryStatus
 from relay.domain.outcome import LaneNotice
 from relay.domain.receipt import ReceiptOutcome
-from relay.store.acks import Ack, Acks, AckWanted
+from relay.store.acks import Ack, Acks, AckWanted, Reconciled
 from relay.store.database import Database
 from relay.store.queue import Recorded
 from relay.store.redrive import Redrive
@@ -351,6 +351,49 @@ async def test_after_twelve_generations_without_an_ack_it_is_a_dead_letter(world
     row = await world.delivery(claimed.id)
     assert (row["status"], row["dead_reason"], row["attempts"]) == ("dead", "exhausted", GENERATIONS)
     assert row["last_error"] == "no ack came within 300 s of the 2xx"
+
+
+async def test_a_re_drive_by_a_person_begins_the_twelve_generations_anew(world: World, acks: Acks) -> None:
+    """However many there were, of which kind, and in which state it was: received, acked or dead."""
+    claimed = await received(world)
+    for state in (None, DeliveryMove.ACK, DeliveryMove.BURY, None):
+        for _ in range(GENERATIONS - 1):
+            assert (await overdue(world, acks)).redriven == 1
+            await receive_again(world)
+        await perform(world, lambda change: change.delivery(claimed.id))
+        if state is None:
+            await receive_again(world)
+            continue
+        again = await world.claim_one()
+        await world.record(attempt(again, state, dead=DeadReason.EXHAUSTED if state is DeliveryMove.BURY else None))
+        await perform(world, lambda change: change.delivery(claimed.id))
+        await receive_again(world)
+    for _ in range(GENERATIONS - 1):
+        assert (await overdue(world, acks)).redriven == 1
+        await receive_again(world)
+    done = await overdue(world, acks)
+    assert (done.redriven, sum(done.dead.values())) == (0, 1)
+    assert (await world.delivery(claimed.id))["dead_reason"] == DeadReason.EXHAUSTED
+
+
+async def test_re_drives_by_persons_alone_exhaust_nothing(world: World, acks: Acks) -> None:
+    """Fourteen by hand, and then the first missing ack."""
+    claimed = await received(world)
+    for _ in range(GENERATIONS + 2):
+        await perform(world, lambda change: change.delivery(claimed.id))
+    await receive_again(world)
+    assert ((await overdue(world, acks)).redriven, await world.value("select generation from deliveries")) == (1, 15)
+
+
+async def receive_again(world: World) -> None:
+    """Its endpoint receives once more what is due."""
+    await world.record(attempt(await world.claim_one(), DeliveryMove.RECEIVE))
+
+
+async def overdue(world: World, acks: Acks) -> Reconciled:
+    """A round of the reconciler an hour later."""
+    await world.sql("update deliveries set received_at = now() - interval '1 hour' where received_at is not null")
+    return await acks.reconcile(batch=10, deadline_seconds=300.0, most_generations=GENERATIONS)
 
 
 async def test_a_round_takes_no_more_than_its_batch_the_longest_overdue_first(world: World, acks: Acks) -> None:

@@ -19,7 +19,7 @@ EVERY_SECONDS, LEAST_SECONDS = 5.0, 0.25
 BATCH = 500
 
 MOST_GENERATIONS = 12
-"""Generations that a delivery may have without an ack, those included that a person asked for."""
+"""Generations that a delivery may have without an ack, from the last one on that a person asked for."""
 
 
 class Reconciler:

@@ -96,7 +96,7 @@ class Acks:
 
     async def reconcile(self, *, batch: int, deadline_seconds: float, most_generations: int) -> Reconciled:
         """Send again what was received so long ago without an ack, at most `batch` deliveries; what has had so many
-        generations becomes a dead letter."""
+        generations becomes a dead letter. A re-drive by a person begins that count anew."""
         async with self._database.connection() as connection:
             rows = await connection.fetch(
                 statements.text("reconcile"),

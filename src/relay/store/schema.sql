@@ -1357,7 +1357,8 @@ CREATE TABLE public.past_generations (
     generation integer NOT NULL,
     redriven_at timestamp with time zone DEFAULT now() NOT NULL,
     acked_at timestamp with time zone,
-    dead_at timestamp with time zone
+    dead_at timestamp with time zone,
+    on_demand boolean DEFAULT false NOT NULL
 );
 
 CREATE TABLE public.pruned_ranges (

@@ -8,16 +8,23 @@ select * from ack_deliveries($1, $2, $3, $4);
 
 -- name: reconcile
 -- parameters: batch integer, deadline seconds, most generations, last_error text
--- index: deliveries_received, deliveries_pkey, endpoints_pkey, receipts_pkey
+-- index: deliveries_received, deliveries_pkey, past_generations_pkey, endpoints_pkey, receipts_pkey
 -- What was received, and whose ack did not come within the deadline, the longest overdue first: it is sent again in its
--- next generation, or is a dead letter after so many. Whatever somebody holds is left for the next round. A receipt
+-- next generation, or is a dead letter after so many, counted from the last that a person asked for. Whatever somebody holds is left for the next round. A receipt
 -- of which something is owed is open, so nothing else is to be taken back there.
-with overdue as materialized (
-    select d.id, d.generation + 1 >= $3::integer as is_last from deliveries d
+with late as materialized (
+    select d.id, d.generation from deliveries d
     where d.status = 'in_flight' and d.received_at is not null
       and d.received_at < now() - $2::double precision * interval '1 second'
     order by d.received_at limit $1
     for no key update skip locked
+), overdue as materialized (
+    select l.id, l.generation + 1 - coalesce((
+        select g.generation + 1 from past_generations g
+        where g.delivery_id = l.id and g.on_demand
+        order by g.generation desc limit 1
+    ), 0) >= $3::integer as is_last
+    from late l
 ), moved as (
     update deliveries d
     set status = case when o.is_last then 'dead' else 'pending' end::delivery_status,

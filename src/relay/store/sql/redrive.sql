@@ -51,8 +51,8 @@ with held as materialized (
     from held h where d.id = h.id
     returning d.id, d.receipt_id, d.endpoint_id, d.generation, h.acked_at, h.dead_at, h.discarded
 ), ended as (
-    insert into past_generations (delivery_id, generation, acked_at, dead_at)
-    select m.id, m.generation - 1, m.acked_at, m.dead_at from moved m
+    insert into past_generations (delivery_id, generation, acked_at, dead_at, on_demand)
+    select m.id, m.generation - 1, m.acked_at, m.dead_at, true from moved m
 )
 select m.id, m.receipt_id, m.endpoint_id, e.name as consumer, m.generation, m.acked_at is not null as acked, m.discarded
 from moved m join endpoints e on e.id = m.endpoint_id
