@@ -126,15 +126,8 @@ async def test_nobody_makes_a_key_that_may_more_than_itself(world: World) -> Non
     assert await world.count("keys") == 1
 
 
-@pytest.mark.parametrize(("revoked", "status"), [("other", 201), ("caller", 401)])
-async def test_a_change_that_others_came_before_is_made_if_its_caller_still_may(
-    world: World, revoked: str, status: int
-) -> None:
-    """A key that is being revoked makes no successor, and any other waits for its turn."""
-    await administered(world, "admin")
-    caller = await created(world, KEYS, name="caller", scopes=["admin"])
-    await created(world, KEYS, name="other", scopes=["admin"])
-    world.shown[:] = [bearer(caller["secret"])]
+async def behind(world: World, changed: str, *call: Any) -> Reply:
+    """What a call is answered that changes credentials, and waits for a change of them that came before it."""
 
     async def it_waits() -> bool:
         waiting = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
@@ -144,14 +137,46 @@ async def test_a_change_that_others_came_before_is_made_if_its_caller_still_may(
     try:
         async with holder.transaction():
             await holder.execute("update versions set credentials = credentials + 1")
-            await holder.execute("update keys set revoked_at = now() where name = $1", revoked)
-            making = asyncio.create_task(world.send("POST", KEYS, {"name": "successor", "scopes": ["admin"]}))
+            await holder.execute(changed)
+            calling = asyncio.create_task(world.send(*call))
             await eventually(it_waits, 10.0, "the change waits for the one before it")
     finally:
         await holder.close()
-    assert (await making).status == status
+    return await calling
+
+
+@pytest.mark.parametrize(("revoked", "status"), [("other", 201), ("caller", 401)])
+async def test_a_change_that_others_came_before_is_made_if_its_caller_still_may(
+    world: World, revoked: str, status: int
+) -> None:
+    """A key that is being revoked makes no successor, and any other waits for its turn."""
+    await administered(world, "admin")
+    caller = await created(world, KEYS, name="caller", scopes=["admin"])
+    await created(world, KEYS, name="other", scopes=["admin"])
+    world.shown[:] = [bearer(caller["secret"])]
+    revoking = f"update keys set revoked_at = now() where name = '{revoked}'"  # noqa: S608 - of these two
+    reply = await behind(world, revoking, "POST", KEYS, {"name": "successor", "scopes": ["admin"]})
+    assert reply.status == status
     made = await world.sql("select actor from audit where name = 'successor'")
     assert [row["actor"] for row in made] == ["key:caller"] * (status == 201)
+
+
+async def test_a_rotated_secret_proves_what_the_source_is_proved_by_once_it_is_rotated(world: World) -> None:
+    await administered(world, "admin")
+    source = await created(world, SOURCES, name="billing", auth=["bearer"])
+    changing = "update sources set auth = '{hmac}', secret_sha256 = null where name = 'billing'"
+    rotated = await behind(world, changing, "POST", f"{SOURCES}/{source['id']}/rotate")
+    body = b'{"type":"invoice.paid"}'
+    headers = [("Content-Type", "application/json"), *signed("billing", rotated.json()["secret"], body)]
+    assert (await call(world.app, "POST", "/v1/events", headers=headers, body=body)).status == 202
+
+
+async def test_a_source_that_has_come_to_need_no_secret_is_not_rotated(world: World) -> None:
+    await administered(world, "admin")
+    source = await created(world, SOURCES, name="billing", auth=["bearer"])
+    changing = "update sources set auth = '{mtls}', certificate_subject = 'b', secret_sha256 = null"
+    rotated = await behind(world, f"{changing} where name = 'billing'", "POST", f"{SOURCES}/{source['id']}/rotate")
+    assert refused(rotated) == (422, "invalid")
 
 
 async def test_an_operator_works_in_the_tenant_that_it_names(world: World) -> None:

@@ -102,10 +102,13 @@ class Administration:
     async def rotate(self, source: Made, *, tenant: str = TENANT, overlap_seconds: float = 3600.0) -> Made:
         """Give a source a new secret."""
         secret = new_secret(os.urandom(SECRET_ENTROPY_BYTES))
-        row = await self.issuer.source(tenant, source.id)
-        assert row is not None
         await self.issuer.rotate_source(
-            tenant, row, secret=secret, secret_id=_new_id(), overlap_seconds=overlap_seconds, seen=await self.version()
+            tenant,
+            source.id,
+            secret=secret,
+            secret_id=_new_id(),
+            overlap_seconds=overlap_seconds,
+            seen=await self.version(),
         )
         return Made(source.id, source.name, secret.expose())
 

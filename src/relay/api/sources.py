@@ -30,7 +30,7 @@ from relay.domain.credentials import Proof, SourceProof
 from relay.domain.signing import SECRET_ENTROPY_BYTES, new_secret
 from relay.store.endpoints import NEWEST
 from relay.store.faults import NameTaken
-from relay.store.issuer import KeysLeft, NoSuchSource, SourceRow
+from relay.store.issuer import KeysLeft, NoSecret, NoSuchSource, SourceRow
 from relay.web import instants, paging
 from relay.web.problems import ErrorCode, FieldFault, Refused, invalid, pointer
 
@@ -119,23 +119,20 @@ async def change_source(source_id: SourceId, wanted: SourceChange, change: Chang
 async def rotate_source(source_id: SourceId, change: Change, deps: Deps) -> SourceRotated:
     """Rotate a source's secret. Until the old one expires, both count; two are kept, never three."""
     tenant = change.caller.tenant
-    source = await deps.issuer.source(tenant, source_id)
-    if source is None:
-        raise no_such("source")
-    if not source.has_secret:
-        raise invalid([FieldFault("", "the source is proved by its certificate alone: it has no secret")])
     secret = new_secret(deps.ambient.entropy(SECRET_ENTROPY_BYTES))
 
     async def rotate(seen: int) -> SourceRow:
         overlap = deps.secret_overlap_seconds
         return await change.issuer.rotate_source(
-            tenant, source, secret=secret, secret_id=new_id(deps), overlap_seconds=overlap, seen=seen
+            tenant, source_id, secret=secret, secret_id=new_id(deps), overlap_seconds=overlap, seen=seen
         )
 
     try:
         rotated = await change.make(rotate)
     except NoSuchSource:
         raise no_such("source") from None
+    except NoSecret:
+        raise invalid([FieldFault("", "the source is proved by its certificate alone: it has no secret")]) from None
     return SourceRotated(
         id=ids.write(ids.SOURCE, rotated.id),
         secret=secret.expose(),

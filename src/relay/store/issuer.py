@@ -63,6 +63,10 @@ class KeysLeft(Exception):
     """The source has keys, which prove a bearer that it would not ask for any more. Nothing is changed."""
 
 
+class NoSecret(Exception):
+    """The source is proved by its certificate alone, so there is nothing to rotate. Nothing is changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyRow:
     """A key as its tenant sees it; `source` names the one that it proves."""
@@ -212,12 +216,6 @@ class Issuer:
             rows = await connection.fetch(statements.text("list_sources"), tenant, before, limit)
         return [_source(row) for row in rows]
 
-    async def source(self, tenant: str, source_id: UUID) -> SourceRow | None:
-        """One source of the tenant, None if there is none of that id."""
-        async with self._database.connection() as connection:
-            row = await connection.fetchrow(statements.text("get_source"), tenant, source_id)
-        return _source(row) if row else None
-
     async def change_source(
         self,
         tenant: str,
@@ -269,17 +267,24 @@ class Issuer:
         return _source(row), is_new
 
     async def rotate_source(
-        self, tenant: str, source: SourceRow, *, secret: Secret, secret_id: UUID, overlap_seconds: float, seen: int
+        self, tenant: str, source_id: UUID, *, secret: Secret, secret_id: UUID, overlap_seconds: float, seen: int
     ) -> SourceRow:
-        """Put a new secret in force; the one before counts beside it for the overlap. Raises `NoSuchSource`."""
+        """Put a new secret in force, in the forms that the source is proved by at that moment; the one before counts
+        beside it for the overlap. Raises `NoSuchSource`, and `NoSecret`.
+        """
         async with self._changing(tenant, seen) as connection:
+            found = await connection.fetchrow(statements.text("get_source"), tenant, source_id)
+            if found is None:
+                raise NoSuchSource
+            source = _source(found)
+            if not source.has_secret:
+                raise NoSecret
             sha256, sealed_id = await self._put_away(connection, source.auth, secret, secret_id)
             row = await connection.fetchrow(
-                statements.text("rotate_source"), tenant, source.id, sha256, sealed_id, overlap_seconds
+                statements.text("rotate_source"), tenant, source_id, sha256, sealed_id, overlap_seconds
             )
-            if row is None:
-                raise NoSuchSource
-            subject = ids.write(ids.SOURCE, source.id)
+            assert row is not None, "no other change of credentials is under way"
+            subject = ids.write(ids.SOURCE, source_id)
             await self._enter(connection, tenant, AuditAction.SOURCE_ROTATE, subject, source.name)
         return _source(row)
 
