@@ -107,6 +107,21 @@ async def test_an_event_without_a_route_is_routed_anew(world: World) -> None:
     assert (shown["reason"], shown["delivery_count"], told(shown)) == (None, 1, ["dead_lettered", "redriven"])
 
 
+async def test_an_event_without_a_route_is_routed_to_the_consumer_that_is_named(world: World) -> None:
+    """To that one alone; and one that does not want it is no 202 that did nothing."""
+    accepted = await world.post_event()
+    await world.create(name="ledger")
+    await world.create(name="mailer")
+    await world.create(name="users", event_types=["user.*"])
+    path = f"/v1/receipts/{accepted['receipt_id']}/redrive"
+    refused = await post(world, path, {"consumer": "users"})
+    assert (refused.status, refused.code) == (409, "not_redrivable")
+    assert "does not subscribe to" in refused.json()["detail"]
+    reply = await post(world, path, {"consumer": "mailer"})
+    assert [each["consumer"] for each in reply.json()["redriven"]] == ["mailer"]
+    assert [each["consumer"] for each in (await receipt(world, accepted))["deliveries"]] == ["mailer"]
+
+
 async def test_what_first_became_of_an_event_stays_in_its_story_however_often_it_is_sent_again(world: World) -> None:
     accepted = await world.post_event()
     await world.create(name="ledger")

@@ -20,6 +20,7 @@ from relay.store.history import History
 from relay.store.receipts import DeliveryView, ReceiptView
 from relay.store.redrive import Counted, Effect, NotRedrivable, Performed, Redrive, Redriven, Redrives
 from relay.store.request_keys import KeptAnswer
+from tests.store.verifying import verified
 from tests.store.world import TENANT, World, attempt, event, new_id, of_type
 
 OTHER = "acct_other"
@@ -300,11 +301,40 @@ async def test_an_event_without_a_route_that_was_given_up_is_routed_anew_too(wor
     assert (shown.discarded, shown.outcome, shown.expected) == (0, None, 1)
 
 
-async def test_an_event_without_a_route_owes_a_named_consumer_nothing(world: World, redrives: Redrives) -> None:
+@pytest.mark.parametrize("given_up", [False, True], ids=["waiting", "given up"])
+async def test_an_event_without_a_route_is_routed_to_a_named_consumer_alone(
+    world: World, redrives: Redrives, given_up: bool
+) -> None:
     added = event()
     await world.append(added)
-    await world.add_endpoint(EndpointConfig(name="a", url="http://h/"))
-    assert await redrive_receipt(redrives, added.envelope.receipt_id, consumer="a") == ((), Effect())
+    if given_up:
+        await bulk(redrives, discard=True)
+    lane = await world.add_endpoint(EndpointConfig(name="a", url="http://h/"))
+    await world.add_endpoint(EndpointConfig(name="b", url="http://h/"))
+    redriven, effect = await redrive_receipt(redrives, added.envelope.receipt_id, consumer="a")
+    assert redriven is not None
+    assert [(each.endpoint_id, each.consumer) for each in redriven] == [(lane, "a")]
+    assert effect == Effect(owes_anew=True, happenings=(ReceiptsRedriven(1),))
+    shown = await view(world, added.envelope.receipt_id)
+    assert (shown.expected, shown.reason, shown.unrouted_at, shown.discarded) == (1, None, None, 0)
+    assert (await verified(world)).faults == ()
+
+
+async def test_an_event_without_a_route_stays_one_where_the_named_consumer_does_not_want_it(
+    world: World, redrives: Redrives
+) -> None:
+    """One of other types, and one that was removed; that others want it helps nothing."""
+    added = event()
+    await world.append(added)
+    await world.add_endpoint(EndpointConfig(name="a", url="http://h/", event_types=("user.*",)))
+    gone = await world.add_endpoint(EndpointConfig(name="gone", url="http://h/"))
+    await world.endpoints.remove(TENANT, gone)
+    await world.add_endpoint(EndpointConfig(name="b", url="http://h/"))
+    for consumer in ("a", "gone"):
+        with pytest.raises(NotRedrivable, match=r"does not subscribe to invoice\.paid"):
+            await redrive_receipt(redrives, added.envelope.receipt_id, consumer=consumer)
+    assert (await view(world, added.envelope.receipt_id)).unrouted_at is not None
+    assert await world.rows_in("deliveries") == 0
 
 
 # Many dead letters.

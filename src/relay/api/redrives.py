@@ -170,12 +170,12 @@ Call = Annotated[_Call, Depends()]
 @router.post(
     "/receipts/{id}/redrive",
     status_code=ACCEPTED,
-    responses=_answers(ReceiptRedriven, *_FILTERED, ErrorCode.NOT_FOUND),
+    responses=_answers(ReceiptRedriven, *_FILTERED, ErrorCode.NOT_FOUND, ErrorCode.NOT_REDRIVABLE),
 )
 async def redrive_receipt(receipt_id: ReceiptId, call: Call, wanted: ReceiptToRedrive = _OF_EACH) -> Response:
     """Send an event again to whoever has not acked it. Dead letters come back, also those that were given up, and what
     waits for a retry is due at once; what is being sent right now is left alone. An event that matched no endpoint is
-    routed anew.
+    routed anew, to all that want it by now or to the one `consumer` alone.
     """
 
     async def work(redrive: Redrive) -> BaseModel:

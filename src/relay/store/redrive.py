@@ -126,8 +126,8 @@ class Redrive:
         """Send again what of the receipt is not acknowledged and not being sent right now; None if there is none.
 
         Dead letters come back, given up or not, and what waits for a retry or an explicit ack starts over. An event
-        that had matched no rule is routed anew by the rules now in force, unless a consumer is named: it owes that one
-        nothing. Raises `UnknownConsumer`.
+        that had matched no rule is routed anew by the rules now in force, to all that they name or to the one consumer
+        alone. Raises `UnknownConsumer`, and `NotRedrivable` where that one subscribes to no such event.
         """
         endpoints = await endpoints_of(self._connection, self._tenant, consumer)
         found = await self._connection.fetchrow(statements.text("find_receipt"), self._tenant, receipt)
@@ -136,7 +136,7 @@ class Redrive:
         if found["expected"] > 0:
             redriven = await self._redrive_unacked(receipt, endpoints)
         else:
-            redriven = await self._route(receipt) if endpoints is None else ()
+            redriven = await self._route(receipt, endpoints)
         if redriven:
             details = {"consumer": consumer, "count": len(redriven)}
             await self._enter(AuditAction.RECEIPT_REDRIVE, ids.write(ids.RECEIPT, receipt), details)
@@ -254,11 +254,15 @@ class Redrive:
         self._notes.redriven.update(receipts)
         self._notes.owes_anew |= bool(rows)
 
-    async def _route(self, receipt: UUID) -> tuple[Redriven, ...]:
-        """Route an event anew that had matched no rule, given up or not."""
+    async def _route(self, receipt: UUID, endpoints: Sequence[UUID] | None) -> tuple[Redriven, ...]:
+        """Route an event anew that had matched no rule, given up or not; if endpoints are given, to these alone."""
         rules = await self._rules()
-        held = await self._lock({receipt})
-        made, _ = await self._make([row for row in held if row["unrouted"] or row["given_up"]], rules)
+        if endpoints is not None:
+            rules = RuleSet(rules.version, tuple(rule for rule in rules.rules if rule.endpoint_id in endpoints))
+        held = [row for row in await self._lock({receipt}) if row["unrouted"] or row["given_up"]]
+        made, _ = await self._make(held, rules)
+        if endpoints is not None and held and not made:
+            raise NotRedrivable(f"the consumer does not subscribe to {held[0]['type']}; give it the event type first")
         return tuple(Redriven(each.id, each.endpoint_id, each.consumer, 0) for each in made)
 
     async def _make(self, held: Sequence[asyncpg.Record], rules: RuleSet) -> tuple[list[_Owed], bool]:

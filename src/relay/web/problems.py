@@ -123,7 +123,8 @@ ERRORS: Mapping[ErrorCode, ErrorKind] = {
     ErrorCode.NOT_REDRIVABLE: ErrorKind(
         409,
         "Not redrivable",
-        "The delivery is being sent right now, or its endpoint was removed; `detail` says which.",
+        "The delivery is being sent right now, its endpoint was removed, or the consumer does not subscribe to an "
+        "event that had no route; `detail` says which.",
     ),
     ErrorCode.SCHEMA_EXISTS: ErrorKind(
         409,

@@ -30,7 +30,7 @@ def command(streams: Streams, which: str, consumer: str | None) -> None:
     """Send again, at once, what of a receipt is not acknowledged; or one delivery, even if it was delivered.
 
     What is on its way at this moment is left alone. Ids stay; Relay-Generation grows by one. An event that matched no
-    endpoint is routed anew.
+    endpoint is routed anew, with --consumer to that one alone.
     """
     one = DELIVERY_ID.fullmatch(which) is not None
     if one and consumer is not None:
