@@ -120,7 +120,7 @@ def test_without_any_database_the_ways_to_one_are_named(lonely: Shell, command: 
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("RELAY_BROKER_URL", "redis://127.0.0.1"), ("RELAY_OTLP_ENDPOINT", "http://127.0.0.1")],
+    [("RELAY_BROKER_URL", "redis://127.0.0.1")],
 )
 def test_a_promise_that_is_not_kept_yet_is_refused(lonely: Shell, setting: str, value: str, tmp_path: Path) -> None:
     done = lonely.run("up", environment={setting: value, "RELAY_DATA_DIR": str(tmp_path / "data")})

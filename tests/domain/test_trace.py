@@ -47,6 +47,16 @@ def test_an_event_without_a_trace_starts_one_that_is_random_and_not_sampled() ->
     assert next_traceparent(None, ENTROPY) == f"00-{ENTROPY[:16].hex()}-{SPAN}-02"
 
 
+def test_an_event_without_a_trace_starts_one_that_is_sampled_where_spans_are_made() -> None:
+    assert next_traceparent(None, ENTROPY, roots_sampled=True) == f"00-{ENTROPY[:16].hex()}-{SPAN}-03"
+    parent = TraceParent(TRACE, PARENT, 2)
+    assert next_traceparent(parent, ENTROPY, roots_sampled=True) == f"00-{TRACE}-{SPAN}-02"
+
+
+def test_a_trace_is_recorded_if_whoever_began_it_says_so() -> None:
+    assert [TraceParent(TRACE, PARENT, flags).is_sampled for flags in range(4)] == [False, True, False, True]
+
+
 def test_what_is_sent_can_be_read_again() -> None:
     for parent in (None, TraceParent(TRACE, PARENT, 3)):
         assert read_traceparent(next_traceparent(parent, ENTROPY)) is not None

@@ -77,6 +77,7 @@ def _name(value: object) -> str:
         (DISPATCHER, t.ClockCompared(-301.5), {"relay_clock_skew_seconds": -301.5}),
         (DISPATCHER, t.LeasesLost(2), {"relay_leases_lost_total": 2}),
         (GATEWAY, t.LogLinesDropped(7), {"relay_log_lines_dropped_total": 7}),
+        (DISPATCHER, t.SpansDropped(4), {"relay_spans_dropped_total": 4}),
         (DISPATCHER, t.LeasesReaped(3), {"relay_leases_reaped_total": 3}),
         (DISPATCHER, t.DeadLettered("billing", DeadReason.REFUSED),
          {"dlq_inflow_total{consumer=billing,reason=refused}": 1}),

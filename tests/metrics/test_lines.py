@@ -267,6 +267,23 @@ def test_a_database_that_comes_and_goes_writes_no_more_lines_than_one_that_stays
     assert len(kept.records) == 2 * 10
 
 
+def test_a_collector_that_is_away_has_a_line_a_minute_that_counts_every_span(
+    logger: logging.Logger, kept: Kept
+) -> None:
+    clock = Clock()
+    listener = log_listener(logger, clock=clock)
+    for _ in range(24):
+        listener(t.SpansDropped(10))
+        clock.now += 5
+    assert [vars(record)["fields"]["count"] for record in kept.records] == [10, 120]
+
+
+def test_an_attempt_in_a_trace_names_it(logger: logging.Logger, kept: Kept) -> None:
+    traced = ACKED._replace(forwarded=(("traceparent", f"00-{'ab' * 16}-{'cd' * 8}-01"),))
+    log_listener(logger)(t.attempts_recorded([traced], 0.01))
+    assert vars(kept.records[0])["fields"]["trace_id"] == "ab" * 16
+
+
 def test_lines_go_to_relays_own_logger_unless_another_is_given(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="relay"):
         log_listener()(t.LeasesReaped(1))

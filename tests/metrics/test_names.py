@@ -48,6 +48,7 @@ BOTH = {
     "receipts_closed_total{outcome}",
     "receipts_redriven_total",
     "relay_log_lines_dropped_total",
+    "relay_spans_dropped_total",
 }
 
 each_metric = pytest.mark.parametrize("metric", names.TABLE, ids=lambda metric: metric.name)

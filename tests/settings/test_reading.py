@@ -53,11 +53,11 @@ def test_every_fault_is_reported_at_once() -> None:
 
 
 def test_what_is_asked_for_and_not_there_yet_is_refused_by_name() -> None:
-    check_promises(read({"RELAY_JOURNAL_QUORUM": "2", "RELAY_OTLP_ENDPOINT": " "}))
+    check_promises(read({"RELAY_JOURNAL_QUORUM": "2", "RELAY_BROKER_URL": " "}))
     asked = read({"RELAY_OTLP_ENDPOINT": "http://collector", "RELAY_BROKER_URL": "redis://cache"})
     with pytest.raises(SettingsError) as refused:
         check_promises(asked)
-    assert [fault.name for fault in refused.value.faults] == ["RELAY_BROKER_URL", "RELAY_OTLP_ENDPOINT"]
+    assert [fault.name for fault in refused.value.faults] == ["RELAY_BROKER_URL"]
 
 
 def test_what_changes_nothing_yet_is_known_by_name() -> None:

@@ -38,4 +38,7 @@ def attempt(
         persist_seconds=0.0057,
         total_seconds=0.0304,
         delivery_seconds=delivery,
+        forwarded=(),
+        trace_entropy=bytes(range(1, 25)),
+        display_url="https://example.test/hook?token=***",
     )

@@ -28,7 +28,7 @@ from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
 from relay.app.roles import Role
 from relay.app.serving import serve
-from relay.app.watching import watched
+from relay.app.watching import emit_to, spans_of, watched
 from relay.app.windows import windows_of
 from relay.app.work import Work
 from relay.app.worker import main
@@ -38,7 +38,6 @@ from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.domain.broadcast import Broadcast
 from relay.domain.telemetry import Process
-from relay.metrics.lines import log_listener
 from relay.sender import HttpSender, NoAuthorities, SendLimits
 from relay.settings import Settings
 from relay.settings.reading import LEASE_MARGIN_SECS
@@ -86,10 +85,11 @@ async def run_dispatcher(work: Work) -> None:
         await tell_of_keys(pools.records, installation.vault())
         await _settle(pools, installation, work.settings)
         with numbers_of(Process.DISPATCHER, work) as metrics:
-            emit = Broadcast((metrics.listener, log_listener(tell=work.lines.tell)))
+            spans = spans_of(Process.DISPATCHER, work.settings.otlp_endpoint)
+            emit = emit_to(metrics, work.lines, spans)
             dispatcher = _dispatcher(installation, work, pools, world, emit)
             try:
-                async with watched(work.lines, emit):
+                async with watched(work.lines, spans, emit):
                     await _run(dispatcher, dispatcher_http(metrics.exposition, work.stop.is_set), work)
             except ExceptionGroup as trouble:
                 if trouble.subgroup(NoAuthorities) is None:
@@ -142,6 +142,7 @@ def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Am
         user_agent=f"Relay/{__version__}",
         timeout_seconds=settings.total_timeout_secs,
         platforms=platforms_of(settings),
+        traces=settings.otlp_endpoint is not None,
     )
     return Dispatcher(
         process=ids.uuid7(int(world.now().timestamp() * 1000), world.entropy(ids.ENTROPY_BYTES)),

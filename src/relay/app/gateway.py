@@ -29,15 +29,13 @@ from relay.app.peers import Peers
 from relay.app.roles import LAST_APPENDS_SECONDS, Role
 from relay.app.serving import serve
 from relay.app.tls import tls_of
-from relay.app.watching import watched
+from relay.app.watching import emit_to, spans_of, watched
 from relay.app.work import Work
 from relay.app.worker import main
 from relay.domain.ambient import Ambient
-from relay.domain.broadcast import Broadcast
 from relay.domain.telemetry import Listener, Process, ProcessDraining, ProcessStarted, ProcessStopped
 from relay.gateway import APPEND_SECONDS, Gateway, IngestLimits, Rulebook, Senders, create_gateway
 from relay.metrics import Metrics
-from relay.metrics.lines import log_listener
 from relay.settings import Settings
 from relay.settings.reading import LEASE_MARGIN_SECS
 from relay.store.acks import Acks
@@ -113,11 +111,12 @@ async def run_gateway(work: Work) -> None:
         await check_connections(pools.api, of_crew(work.settings), work.settings)
         await tell_of_keys(pools.api, vault)
         with numbers_of(Process.GATEWAY, work) as metrics:
-            emit = Broadcast((metrics.listener, log_listener(tell=work.lines.tell)))
+            spans = spans_of(Process.GATEWAY, work.settings.otlp_endpoint)
+            emit = emit_to(metrics, work.lines, spans)
             barrier = _barrier(work.settings, pools, world, emit)
             await check_quorum(barrier.check)
             await _tell_of_unused(pools, work.settings)
-            async with watched(work.lines, emit), barrier.running(), judging() as judge:
+            async with watched(work.lines, spans, emit), barrier.running(), judging() as judge:
                 prover = _prover(work, pools, vault, world)
                 rulebook = Rulebook(Endpoints(pools.appends, vault), Schemas(pools.appends), Schemas(pools.api), judge)
                 gateway = _gateway(work.settings, pools, rulebook, prover, world, barrier, emit)
@@ -191,7 +190,9 @@ def _gateway(
         ambient=world,
         emit=emit,
         barrier=barrier,
-        limits=IngestLimits(settings.max_payload_bytes, settings.max_batch_bytes),
+        limits=IngestLimits(
+            settings.max_payload_bytes, settings.max_batch_bytes, traces=settings.otlp_endpoint is not None
+        ),
     )
 
 

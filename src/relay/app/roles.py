@@ -28,9 +28,10 @@ GATEWAY_DRAIN_SECONDS = 10.0
 LAST_APPENDS_SECONDS = 5.0
 """How long the gateway then takes for what was taken in and is not answered yet: more than one append may take."""
 
-MARGIN_SECONDS = 10.0
+MARGIN_SECONDS = 13.0
 """What a worker may take beyond its drain: a gateway `LAST_APPENDS_SECONDS`, a dispatcher one second for its sender,
-`RECORD_GRACE_SECONDS` and one for who reads its metrics, and both `CLOSE_SECONDS` for each of their three pools."""
+`RECORD_GRACE_SECONDS` and one for who reads its metrics, and both `CLOSE_SECONDS` for each of their pools,
+`FLUSH_SECONDS` for their last spans and one for their last lines."""
 
 
 @dataclass(frozen=True, slots=True)

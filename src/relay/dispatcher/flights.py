@@ -21,10 +21,20 @@ class Flight:
 
     `asked_at` and `claimed_at`, between which the claim was made, and `lease_ends_at` are this process's monotonic
     seconds; a lease of `lease_seconds` ends that long after it was asked for, or later. `launched_at` is None until the
-    sender has it.
+    sender has it; `trace_entropy` is empty as long.
     """
 
-    __slots__ = ("address", "asked_at", "claimed", "claimed_at", "landed", "lane", "launched_at", "lease_ends_at")
+    __slots__ = (
+        "address",
+        "asked_at",
+        "claimed",
+        "claimed_at",
+        "landed",
+        "lane",
+        "launched_at",
+        "lease_ends_at",
+        "trace_entropy",
+    )
 
     def __init__(
         self, claimed: ClaimedDelivery, address: Address, *, asked_at: float, claimed_at: float, lease_seconds: float
@@ -37,6 +47,7 @@ class Flight:
         self.launched_at: float | None = None
         self.landed = False
         self.lane: Lane | None = None
+        self.trace_entropy = b""
 
     def __str__(self) -> str:
         return f"delivery {self.claimed.id}"

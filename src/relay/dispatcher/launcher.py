@@ -96,6 +96,7 @@ class Launcher:
             return None
         timestamp = int(_instant(flight, now).timestamp())
         request = flight.address.ready.request(flight.claimed, timestamp=timestamp, entropy=entropy)
+        flight.trace_entropy = entropy
         self.flights.launch(flight, now)
         return request
 

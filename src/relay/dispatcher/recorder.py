@@ -84,6 +84,8 @@ class Outcome(NamedTuple):
     send_seconds: float
     accepted_at: float
     landed_at: float
+    forwarded: tuple[tuple[str, str], ...]
+    trace_entropy: bytes
 
     @property
     def consumer(self) -> str:
@@ -322,6 +324,9 @@ def _fact(outcome: Outcome, now: float) -> AttemptFact:
         persist_seconds=now - outcome.landed_at,
         total_seconds=total_seconds,
         delivery_seconds=total_seconds if record.move is DeliveryMove.ACK else None,
+        forwarded=outcome.forwarded,
+        trace_entropy=outcome.trace_entropy,
+        display_url=record.display_url,
     )
 
 
@@ -360,6 +365,8 @@ def _outcome(flight: Flight, facts: SendFacts, judgement: Judgement, wait_ms: fl
         send_seconds=facts.phases.total_ms / 1000,
         accepted_at=flight.claimed_at - age_at_claim,
         landed_at=landed_at,
+        forwarded=claimed.forwarded,
+        trace_entropy=flight.trace_entropy,
     )
 
 

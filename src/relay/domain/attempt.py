@@ -54,6 +54,9 @@ class AttemptFact(NamedTuple):
     until the sender had it (the quorum's proof, the wait for a permit), `send_seconds` to the end of the attempt, and
     `persist_seconds` until its outcome was recorded. `total_seconds` are since the event's acceptance, by the
     database's clock; `delivery_seconds` are the same where this attempt was the ack, else None.
+
+    `forwarded` has the trace that the event came with, and `trace_entropy` made the span of the request from it (empty
+    where there was no request); `display_url` is where that went, without credentials.
     """
 
     delivery_id: UUID
@@ -74,6 +77,9 @@ class AttemptFact(NamedTuple):
     persist_seconds: float
     total_seconds: float
     delivery_seconds: float | None
+    forwarded: tuple[tuple[str, str], ...]
+    trace_entropy: bytes
+    display_url: str
 
 
 class AckFact(NamedTuple):

@@ -24,6 +24,7 @@ from relay.domain.failure import FailureReason
 from relay.domain.housekeeping import DaysDropped, EventsPruned, QueueMeasured, ReportingEnded
 from relay.domain.outcome import DeferralReason, HandBackReason, OutcomeClass
 from relay.domain.receipt import ReceiptOutcome
+from relay.domain.trace import ServedTrace
 
 
 class RejectReason(StrEnum):
@@ -82,9 +83,10 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class RequestServed:
-    """An ingest request was answered, whatever the answer, `seconds` after it arrived."""
+    """An ingest request was answered, whatever the answer, `seconds` after it arrived. `trace` is for spans alone."""
 
     seconds: float
+    trace: ServedTrace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +370,13 @@ class LogLinesDropped:
 
 
 @dataclass(frozen=True, slots=True)
+class SpansDropped:
+    """So many spans were dropped, since the collector took none, or not so many."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessStarted:
     """A process is ready to work; `address` is what it listens on."""
 
@@ -432,6 +441,7 @@ Happening = (
     | LoopCrashed
     | LoopStopped
     | LogLinesDropped
+    | SpansDropped
     | ProcessStarted
     | ProcessDraining
     | ProcessStopped

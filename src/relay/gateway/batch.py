@@ -30,6 +30,7 @@ from relay.gateway.route import Route
 from relay.gateway.schemas import Asked, Checks
 from relay.gateway.senders import Senders, named
 from relay.gateway.submission import Checked, Outcome, Replayed, Stored, Submission
+from relay.gateway.tracing import RequestTrace
 from relay.gateway.wrapping import CHANCE_BYTES, Forwarded, Origin, Posted, wrap
 from relay.web.answers import JSON, Answer
 from relay.web.certificates import Peer
@@ -67,13 +68,22 @@ class Batch(Route):
         emit: Listener,
         max_body_bytes: int,
         max_payload_bytes: int,
+        traces: bool,
     ) -> None:
         super().__init__(
-            appender=appender, senders=senders, checks=checks, ambient=ambient, emit=emit, max_body_bytes=max_body_bytes
+            appender=appender,
+            senders=senders,
+            checks=checks,
+            ambient=ambient,
+            emit=emit,
+            max_body_bytes=max_body_bytes,
+            traces=traces,
         )
         self._max_payload_bytes = max_payload_bytes
 
-    async def _accept(self, peer: Peer | None, headers: Headers, intake: Intake, arrived: float) -> Answer:
+    async def _accept(
+        self, peer: Peer | None, headers: Headers, intake: Intake, arrived: float, trace: RequestTrace | None
+    ) -> Answer:
         now = self._ambient.now()
         sent = await self._senders.identify(peer, headers, intake, self._bodies)
         _check_headers(headers)
@@ -81,7 +91,8 @@ class Batch(Route):
         body = await self._bodies.read(intake) if sent.body is None else sent.body
         elements = read_elements(body, self._max_payload_bytes)
         del body
-        posted = _posted(sent, elements, read_context(headers))
+        context = read_context(headers) if trace is None else trace.carried(read_context(headers))
+        posted = _posted(sent, elements, context)
         checked = await self._check(sent.caller, posted)
         origin = Origin(sent.caller, now, arrived, self._ambient.monotonic(), hops)
         taken = self._wrap(origin, posted, checked)
@@ -93,6 +104,9 @@ class Batch(Route):
             await self._senders.check_again(sent.caller)
         self._appender.take_batch(submissions)
         outcomes = [await each.outcome if isinstance(each, Submission) else each for each in taken]
+        stored = sum(isinstance(each, Stored) for each in outcomes)
+        if trace is not None and stored:
+            trace.published(origin.checked - arrived, self._ambient.monotonic() - arrived, sent.caller, stored)
         return self._answer(outcomes)
 
     async def _check(self, sender: Caller, posted: Sequence[Posted | Problem]) -> list[Checked | Problem]:

@@ -32,12 +32,13 @@ from relay.web.judging import Judge
 @dataclass(frozen=True, slots=True)
 class IngestLimits:
     """What one request may have, in bytes: an event's payload and a whole batch. So many events may wait for their
-    append before more are turned away.
+    append before more are turned away. With `traces` each request has spans, and its events carry them on.
     """
 
     payload_bytes: int
     batch_bytes: int
     waiting: int = MOST_WAITING
+    traces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ def create_gateway(
         ambient=ambient,
         emit=emit,
         max_body_bytes=limits.payload_bytes,
+        traces=limits.traces,
     )
     several = Batch(
         appender=appender,
@@ -130,6 +132,7 @@ def create_gateway(
         emit=emit,
         max_body_bytes=limits.batch_bytes,
         max_payload_bytes=limits.payload_bytes,
+        traces=limits.traces,
     )
     trial = Trial(appender=appender, ambient=ambient)
     return Gateway(

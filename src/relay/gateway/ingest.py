@@ -17,6 +17,7 @@ from relay.gateway.route import Route
 from relay.gateway.schemas import Asked
 from relay.gateway.senders import named
 from relay.gateway.submission import Checked, Outcome, Replayed, Stored
+from relay.gateway.tracing import RequestTrace
 from relay.gateway.wrapping import CHANCE_BYTES, Origin, Posted, wrap
 from relay.web.answers import Answer
 from relay.web.certificates import Peer
@@ -30,7 +31,9 @@ PATH = "/v1/events"
 class Ingest(Route):
     """The route of one process."""
 
-    async def _accept(self, peer: Peer | None, headers: Headers, intake: Intake, arrived: float) -> Answer:
+    async def _accept(
+        self, peer: Peer | None, headers: Headers, intake: Intake, arrived: float, trace: RequestTrace | None
+    ) -> Answer:
         now = self._ambient.now()
         sent = await self._senders.identify(peer, headers, intake, self._bodies)
         mode = read_mode(headers)
@@ -39,7 +42,7 @@ class Ingest(Route):
         key = read_key(headers)
         wanted = read_schema(headers)
         payload = await self._bodies.read(intake) if sent.body is None else sent.body
-        forwarded = read_context(headers)
+        forwarded = read_context(headers) if trace is None else trace.carried(read_context(headers))
         if mode is None:
             posted = Posted(read_type(headers, payload), key, key, content_type, payload, forwarded, wanted)
         else:
@@ -53,7 +56,12 @@ class Ingest(Route):
         origin = Origin(sent.caller, now, arrived, self._ambient.monotonic(), hops)
         submission = wrap(origin, posted, checked, self._ambient.entropy(CHANCE_BYTES), self._ambient)
         self._appender.take(submission)
-        return self._answer(await submission.outcome)
+        outcome = await submission.outcome
+        if trace is not None and isinstance(outcome, Stored):
+            trace.published(origin.checked - arrived, self._ambient.monotonic() - arrived, sent.caller, 1)
+            stored = submission.envelope
+            trace.named(stored.type, stored.event_id, stored.receipt_id, stored.forwarded)
+        return self._answer(outcome)
 
     async def _check(self, caller: Caller, posted: Posted) -> Checked:
         """By which schema the payload may be taken. Raises `Refused`."""

@@ -17,6 +17,7 @@ from relay.gateway.appender import Appender
 from relay.gateway.headers import CONTENT_LENGTH, TRANSFER_ENCODING, Headers, read_headers
 from relay.gateway.schemas import Checks
 from relay.gateway.senders import Senders
+from relay.gateway.tracing import ENTROPY_BYTES, RequestTrace
 from relay.web.answers import Answer
 from relay.web.certificates import Peer, peer_in
 from relay.web.exchange import BodyReader, Disconnected, Intake, send_answer
@@ -40,6 +41,7 @@ class Route(ABC):
         ambient: Ambient,
         emit: Listener,
         max_body_bytes: int,
+        traces: bool,
     ) -> None:
         self._appender = appender
         self._senders = senders
@@ -47,15 +49,18 @@ class Route(ABC):
         self._ambient = ambient
         self._emit = emit
         self._bodies = BodyReader(max_body_bytes)
+        self._traces = traces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         arrived = self._ambient.monotonic()
         headers = read_headers(scope["headers"])
+        trace = RequestTrace(headers, self._ambient.entropy(ENTROPY_BYTES)) if self._traces else None
         intake = Intake(receive, declared=headers.get(CONTENT_LENGTH), chunked=TRANSFER_ENCODING in headers)
         try:
             is_post = scope["method"] == "POST"
-            answer = await self._accept(peer_in(scope), headers, intake, arrived) if is_post else NOT_POST.answer()
+            accepting = self._accept(peer_in(scope), headers, intake, arrived, trace) if is_post else None
+            answer = NOT_POST.answer() if accepting is None else await accepting
         except Refused as refused:
             self._count(refused.problem)
             answer = refused.problem.answer()
@@ -66,10 +71,13 @@ class Route(ABC):
             self._count(BUG)
             answer = BUG.answer()
         await send_answer(answer, intake, send)
-        self._emit(RequestServed(self._ambient.monotonic() - arrived))
+        served = None if trace is None else trace.served(scope["path"], answer.status)
+        self._emit(RequestServed(self._ambient.monotonic() - arrived, served))
 
     @abstractmethod
-    async def _accept(self, peer: Peer | None, headers: Headers, intake: Intake, arrived: float) -> Answer:
+    async def _accept(
+        self, peer: Peer | None, headers: Headers, intake: Intake, arrived: float, trace: RequestTrace | None
+    ) -> Answer:
         """The checks in their order, the envelope, the append. Raises `Refused` and `Disconnected`."""
 
     def _count(self, problem: Problem) -> None:

@@ -100,6 +100,7 @@ class Counting:
             t.ReceiptsRedriven: (self._redriven, frozenset({names.RECEIPTS_REDRIVEN})),
             h.QueueMeasured: (self._measured, _REPORTED),
             h.ReportingEnded: (self._silenced, _REPORTED),
+            t.SpansDropped: (self._unsent, frozenset({names.SPANS_DROPPED})),
             t.LogLinesDropped: (self._unwritten, frozenset({names.LOG_LINES_DROPPED})),
             t.BrokerModeChanged: (self._switched, frozenset({names.BROKER_MODE})),
             h.DaysDropped: (self._dropped, frozenset({names.DAYS_DROPPED})),
@@ -236,6 +237,9 @@ class Counting:
 
     def _silenced(self, _: h.ReportingEnded) -> None:
         self._values[self._layout.reported_at] = 0.0
+
+    def _unsent(self, happening: t.SpansDropped) -> None:
+        self._add(names.SPANS_DROPPED, happening.count)
 
     def _unwritten(self, happening: t.LogLinesDropped) -> None:
         self._add(names.LOG_LINES_DROPPED, happening.count)

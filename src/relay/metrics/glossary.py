@@ -30,6 +30,7 @@ FIELDS: dict[str, str] = {
     "event_type": "The event's type.",
     "tenant": "Whose event it is.",
     "consumer": "The endpoint's name.",
+    "trace_id": "The trace that the event belongs to, if it belongs to one.",
     "attempt": "Which attempt of the delivery it was, over its whole life.",
     "generation": "How often the delivery had been sent again on demand.",
     "outcome": "`success`, `retryable`, `permanent` or `deferred`, or how a receipt was closed.",
@@ -113,6 +114,7 @@ PLAIN: dict[str, tuple[str, str]] = {
     "connections_not_accepted": ("error", "The system gives no more connections (file descriptors, memory)."),
     "burial_left_to_dispatcher": ("warning", "Deliveries of a removed endpoint could not be buried with it."),
     "sender_met_bug": ("error", "A bug in a request to an endpoint; its trace ends with the delivery's id."),
+    "spans_met_bug": ("error", "Spans could not be made or sent, for a bug; they are lost."),
     "barrier_met_bug": ("error", "The barrier that proves a quorum ended by a bug."),
     "barrier_may_wait": ("warning", "The server may still wait for a barrier that was given up."),
     "log_not_cut": ("warning", "The log of the embedded server could not be cut to size; it is tried again."),
@@ -139,7 +141,7 @@ def name_of_kind(kind: type[t.Happening]) -> str:
 
 def fields_of(kind: type[t.Happening]) -> set[str]:
     """The fields that a line about this kind has."""
-    return {column.name for column in fields(kind)}
+    return {column.name for column in fields(kind)} - {"trace"}
 
 
 def reference() -> str:

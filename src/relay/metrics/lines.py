@@ -96,6 +96,7 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     t.LoopHeldUp: WARNING,
     t.LoopCrashed: ERROR,
     t.LoopStopped: DEBUG,
+    t.SpansDropped: WARNING,  # at most one a minute
     t.LogLinesDropped: DEBUG,  # the stream itself tells it at the place of the gap
     t.ProcessStarted: INFO,
     t.ProcessDraining: INFO,
@@ -113,6 +114,9 @@ ATTEMPT_EVENTS = {
 """How an attempt can end: the event of its line, the level and the meaning."""
 
 LOOP_RESUMED = ("loop_resumed", "A loop that was held up goes on.")
+
+_FOR_SPANS = "trace"
+"""The field of a happening that no line has."""
 
 MOST_SHOWN = 20
 """How many of a list a line has, of the ids of many deliveries for one; `count` says how many there are."""
@@ -137,6 +141,8 @@ class _Lines:
         self._clock = clock
         self._held_up_since: dict[t.Loop, float] = {}
         self._held_up_told: dict[t.Loop, float] = {}
+        self._spans_untold = 0
+        self._spans_told: float | None = None
 
     def __call__(self, happening: t.Happening) -> None:
         if type(happening) is t.AttemptsRecorded:
@@ -145,7 +151,12 @@ class _Lines:
         if type(happening) is t.DeliveriesAcked:
             self._acks(happening)
             return
-        if type(happening) is t.LoopHeldUp:
+        if type(happening) is t.SpansDropped:
+            told = self._dropped(happening)
+            if told is None:
+                return
+            happening = told
+        elif type(happening) is t.LoopHeldUp:
             if not self._is_news(happening.loop):
                 return
         elif type(happening) is t.LoopSucceeded and happening.loop in self._held_up_since:
@@ -156,7 +167,9 @@ class _Lines:
             self._tell(level, happening)
 
     def _tell(self, level: int, happening: t.Happening) -> None:
-        told: dict[str, object] = {column.name: getattr(happening, column.name) for column in fields(happening)}
+        told: dict[str, object] = {
+            column.name: getattr(happening, column.name) for column in fields(happening) if column.name != _FOR_SPANS
+        }
         for column, value in told.items():
             if isinstance(value, tuple) and len(value) > MOST_SHOWN:
                 told[column] = value[:MOST_SHOWN]
@@ -172,6 +185,16 @@ class _Lines:
         self._held_up_told[loop] = now
         self._held_up_since.setdefault(loop, now)
         return True
+
+    def _dropped(self, happening: t.SpansDropped) -> t.SpansDropped | None:
+        """What there is to tell of spans that were dropped, with those that were not told of; None if not now."""
+        self._spans_untold += happening.count
+        now = self._clock()
+        if self._spans_told is not None and now - self._spans_told < HELD_UP_EVERY_SECONDS:
+            return None
+        told = t.SpansDropped(self._spans_untold)
+        self._spans_untold, self._spans_told = 0, now
+        return told
 
     def _resumed(self, loop: t.Loop) -> None:
         seconds = round(self._clock() - self._held_up_since.pop(loop), 1)
@@ -223,6 +246,8 @@ def _of_attempt(attempt: AttemptFact) -> Told:
         "persist_ms": round(attempt.persist_seconds * 1000, 1),
         "total_ms": round(attempt.total_seconds * 1000, 1),
     }
+    if attempt.forwarded and (parent := attempt.forwarded[0])[0] == "traceparent":
+        told["trace_id"] = parent[1][3:35]
     match attempt.verdict:
         case Acked():
             return Told(INFO, "delivery_acked", told)

@@ -255,6 +255,7 @@ RECEIPTS_CLOSED = _counter(
     "receipts_closed_total", _BOTH, "Receipts closed, by how", _closed("outcome", ReceiptOutcome)
 )
 RECEIPTS_REDRIVEN = _counter("receipts_redriven_total", _BOTH, "Receipts sent again, on demand or by the reconciler")
+SPANS_DROPPED = _counter("relay_spans_dropped_total", _BOTH, "Spans that the collector did not take, or not in time")
 LOG_LINES_DROPPED = _counter(
     "relay_log_lines_dropped_total",
     _BOTH,
@@ -299,6 +300,7 @@ TABLE: tuple[Metric, ...] = (
     RECEIPTS_CLOSED,
     RECEIPTS_REDRIVEN,
     LOG_LINES_DROPPED,
+    SPANS_DROPPED,
 )
 """All of them, in the order of the documentation."""
 

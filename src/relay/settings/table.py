@@ -281,8 +281,7 @@ class Settings:
     otlp_endpoint: str | None = optional(
         kinds.BASE_URL,
         "no traces",
-        "OpenTelemetry collector (OTLP over HTTP) that spans are sent to.",
-        force=Force.REFUSED,
+        "OpenTelemetry collector that spans are sent to (OTLP over HTTP); `/v1/traces` is added where it is not there.",
     )
 
     url: str = setting(kinds.BASE_URL, "http://127.0.0.1:8080", "Gateway that the client commands talk to.")

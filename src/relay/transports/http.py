@@ -44,7 +44,7 @@ class HttpDestination:
     """A destination made ready: everything of its requests that no single delivery decides.
 
     `overlap_signer` signs with the previous secret as well; it is `signer` itself where there is none. `hidden` is what
-    no answer may show that repeats it.
+    no answer may show that repeats it. `traces` has traces that begin here sampled.
     """
 
     revision: int
@@ -56,6 +56,7 @@ class HttpDestination:
     timeout_seconds: float
     silence_seconds: float
     hidden: Hidden = field(repr=False)
+    traces: bool = False
 
     def request(self, claimed: ClaimedDelivery, *, timestamp: int, entropy: bytes) -> OutboundRequest:
         """The request of one attempt; see `Prepared`."""
@@ -71,11 +72,14 @@ class HttpDestination:
         return facts if unsigned == snippet else replace(facts, snippet=unsigned)
 
 
-def prepare(destination: Destination, *, user_agent: str, timeout_seconds: float) -> HttpDestination:
+def prepare(
+    destination: Destination, *, user_agent: str, timeout_seconds: float, traces: bool = False
+) -> HttpDestination:
     """Make a destination ready; keep the result until its revision changes.
 
-    `timeout_seconds` is the installation's total timeout, for a destination that has none of its own. Raises
-    `InvalidSecret` or `ValueError` if the destination's secret does not suit its signature profile.
+    `timeout_seconds` is the installation's total timeout, for a destination that has none of its own; with `traces` a
+    trace that begins with an attempt is sampled. Raises `InvalidSecret` or `ValueError` if the destination's secret
+    does not suit its signature profile.
     """
     secrets = (destination.secret,)
     signer = prepare_signer(destination.signature, secrets)
@@ -92,6 +96,7 @@ def prepare(destination: Destination, *, user_agent: str, timeout_seconds: float
         timeout_seconds=timeout_seconds if destination.timeout_seconds is None else destination.timeout_seconds,
         silence_seconds=destination.timeout_seconds or 0.0,
         hidden=_hidden(destination),
+        traces=traces,
     )
 
 
@@ -116,7 +121,7 @@ def build(claimed: ClaimedDelivery, ready: HttpDestination, *, timestamp: int, e
             ("Relay-Generation", str(claimed.generation)),
             ("Relay-Hops", str(claimed.hops + 1)),
             ("Content-Digest", f"sha-256=:{b64encode(claimed.payload_sha256).decode()}:"),
-            *_forwarded(claimed.forwarded, entropy),
+            *_forwarded(claimed.forwarded, entropy, ready.traces),
             *ready.own_headers,
         ),
         body=claimed.payload,
@@ -163,13 +168,13 @@ def _rfc3339(instant: datetime) -> str:
     return instant.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
-def _forwarded(forwarded: Headers, entropy: bytes) -> Headers:
+def _forwarded(forwarded: Headers, entropy: bytes, traces: bool) -> Headers:
     """The event's own headers: trace context continued with this attempt's parent id, CloudEvents' as they came."""
     if not forwarded:
-        return (("traceparent", next_traceparent(None, entropy)),)
+        return (("traceparent", next_traceparent(None, entropy, roots_sampled=traces)),)
     sent = dict(forwarded)
     parent = read_traceparent(sent.get("traceparent", ""))
-    headers = [("traceparent", next_traceparent(parent, entropy))]
+    headers = [("traceparent", next_traceparent(parent, entropy, roots_sampled=traces))]
     for name, value in forwarded:
         if name.startswith("ce-") or (name == "tracestate" and parent is not None):
             headers.append((name, wire_value(value)))

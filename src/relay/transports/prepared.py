@@ -37,15 +37,18 @@ class Prepared(Protocol):
         ...
 
 
-def prepare(destination: Destination, *, user_agent: str, timeout_seconds: float, platforms: Platforms) -> Prepared:
+def prepare(
+    destination: Destination, *, user_agent: str, timeout_seconds: float, platforms: Platforms, traces: bool = False
+) -> Prepared:
     """Make a destination ready; keep the result until its revision changes.
 
-    `timeout_seconds` is the installation's total timeout, for a destination that has none of its own. Raises
-    `ValueError` if the destination's url or secret does not suit its transport.
+    `timeout_seconds` is the installation's total timeout, for a destination that has none of its own; with `traces` a
+    trace that begins with an attempt is sampled. Raises `ValueError` if the destination's url or secret does not suit
+    its transport.
     """
     match destination.transport:
         case Transport.HTTP:
-            return http.prepare(destination, user_agent=user_agent, timeout_seconds=timeout_seconds)
+            return http.prepare(destination, user_agent=user_agent, timeout_seconds=timeout_seconds, traces=traces)
         case Transport.TELEGRAM:
             prepare_chat: _PrepareChat = telegram.prepare
         case Transport.DISCORD:
