@@ -172,6 +172,25 @@ async def test_a_certificate_of_another_authority_gets_no_connection(site: Site,
     assert await site.is_refused_in_the_handshake(ClientAuthority(tmp_path, "strangers").issue(NAME))
 
 
+async def test_each_certificate_of_the_file_is_an_authority_as_it_stands_there(
+    database_dsn: str, tmp_path: Path
+) -> None:
+    """Several, one of them in between: its root is nobody that senders are believed for."""
+    server = issue(tmp_path, "localhost", "127.0.0.1")
+    authorities = [ClientAuthority(tmp_path, "one"), ClientAuthority(tmp_path, "two", is_root=False)]
+    file = tmp_path / "all.pem"
+    file.write_bytes(b"".join(each.path.read_bytes() for each in authorities))
+    async with (
+        World.over(database_dsn) as world,
+        listening(world, Tls(server.certificate, server.key, file), NOBODYS) as url,
+    ):
+        await world.credentials.key()
+        await world.credentials.source("mtls", name="billing", subject=NAME)
+        for each in authorities:
+            async with await Wire.connect(url, each.issue(NAME).context(server.authority)) as wire:
+                assert verdict(await wire.ask(posting())) == TAKEN
+
+
 async def test_who_has_no_certificate_is_served_as_ever(site: Site) -> None:
     hmac = await site.world.credentials.source("hmac", name="signer")
     assert verdict(await site.post(None, bearer(site.admin.secret))) == TAKEN

@@ -62,13 +62,16 @@ class ClientCertificate:
 
 
 class ClientAuthority:
-    """An authority that signs for clients; `path` is its certificate. What it signs lies in the folder."""
+    """An authority that signs for clients; `path` is its certificate. What it signs lies in the folder.
 
-    def __init__(self, folder: Path, name: str = "clients") -> None:
+    One that is not its own root has been signed by an authority that is gone since.
+    """
+
+    def __init__(self, folder: Path, name: str = "clients", *, is_root: bool = True) -> None:
         self._folder = folder
         self._name = name
         self._issued = 0
-        self._key, self._certificate = _authority()
+        self._key, self._certificate = _authority(f"Authority {name}", None if is_root else "Root that is gone")
         self.path = folder / f"{name}.pem"
         self.path.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
@@ -111,9 +114,12 @@ def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
     )
 
 
-def _authority() -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+def _authority(
+    called: str = "Authority of the tests", signed_by: str | None = None
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Authority of the tests")])
+    root_key = key if signed_by is None else ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, called)])
     usage = x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
@@ -126,11 +132,13 @@ def _authority() -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
         decipher_only=False,
     )
     certificate = (
-        _builder(name, name, key)
+        _builder(
+            name, name if signed_by is None else x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, signed_by)]), key
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
+        .sign(root_key, hashes.SHA256())
     )
     return key, certificate
 

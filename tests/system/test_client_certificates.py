@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.docs.tree import ROOT
-from tests.support.certificates import issue
+from tests.support.certificates import ClientAuthority, issue
 from tests.support.installation import Installation
 
 PAGE = ROOT / "docs" / "deployment.md"
@@ -59,6 +59,7 @@ def test_the_pages_commands_let_a_sender_in_and_a_change_ends_it_in_every_worker
         tls_key=str(server.key),
         tls_client_ca=str(folder / "clients-ca.pem"),
         workers="2",
+        log_level="debug",
     )
     trusting = ssl.create_default_context(cafile=str(server.authority))
     showing = ssl.create_default_context(cafile=str(server.authority))
@@ -87,6 +88,10 @@ def test_the_pages_commands_let_a_sender_in_and_a_change_ends_it_in_every_worker
             for each in clients:
                 each.close()
         assert change("POST", "/v1/events", {"type": "a"})["receipt_id"]
+    stranger = ClientAuthority(folder, "strangers").issue("billing.example.com")
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"{gateway.url}/healthz", verify=stranger.context(server.authority), trust_env=False)
+    assert "certificate verify failed" in gateway.log.read_text()
 
 
 def test_a_file_without_an_authority_ends_the_start_in_one_line(installation: Installation) -> None:

@@ -81,14 +81,12 @@ def peer_in(scope: Mapping[str, Any]) -> Peer | None:
     return peer
 
 
-def subjects_of(peer: Peer | None, headers: Mapping[bytes, bytes], now: float) -> tuple[str, ...]:
+def subjects_of(peer: Peer, headers: Mapping[bytes, bytes], now: float) -> tuple[str, ...]:
     """The names that a request's client shows by a certificate; nothing without one. `now` in Unix seconds.
 
     Raises `Refused`: `malformed` for a proxy's header that holds no certificate, `credential_invalid` for one that is
     not of this time or not for clients.
     """
-    if peer is None:
-        return ()
     certificate = _handed_on(headers.get(CLIENT_CERT)) if peer.is_proxy else peer.certificate
     if certificate is None:
         return ()

@@ -67,24 +67,23 @@ class Prover:
 
         `peer` is who sent it, where that tells anything. The body is read only if a signature has to be checked.
         """
-        shown = self._shown(peer, headers)
-        if shown.bearer is not None and not shown.subjects and SOURCE not in headers and TENANT not in headers:
+        bearer = read_bearer(headers.get(AUTHORIZATION))
+        subjects = () if peer is None else self._subjects(peer, headers)
+        if bearer is not None and not subjects and SOURCE not in headers and TENANT not in headers:
             # the way of most events; with a certificate, what was found for the bearer alone would leave that out
-            known = self.register.by_key(shown.bearer)
+            known = self.register.by_key(bearer)
             if known is not None:
                 return Proven(known)
-        return await self._prove(await self.register.known(), shown, headers, read_body)
+        return await self._prove(await self.register.known(), Proofs(bearer, None, subjects), headers, read_body)
 
     async def prove_anew(self, peer: Peer | None, headers: Mapping[bytes, bytes], read_body: ReadBody) -> Proven:
         """The same by the credentials that are in force now. Raises `Refused`."""
-        return await self._prove(await self.register.newest(), self._shown(peer, headers), headers, read_body)
-
-    def _shown(self, peer: Peer | None, headers: Mapping[bytes, bytes]) -> Proofs:
-        """What needs no look at the body."""
         bearer = read_bearer(headers.get(AUTHORIZATION))
-        if peer is None:
-            return Proofs(bearer)
-        return Proofs(bearer, subjects=subjects_of(peer, headers, self._ambient.now().timestamp()))
+        subjects = () if peer is None else self._subjects(peer, headers)
+        return await self._prove(await self.register.newest(), Proofs(bearer, None, subjects), headers, read_body)
+
+    def _subjects(self, peer: Peer, headers: Mapping[bytes, bytes]) -> tuple[str, ...]:
+        return subjects_of(peer, headers, self._ambient.now().timestamp())
 
     async def _prove(
         self, credentials: Credentials, proofs: Proofs, headers: Mapping[bytes, bytes], read_body: ReadBody
