@@ -539,6 +539,7 @@ BROKEN: dict[str, Callable[[bytes], Headers]] = {
     "with a parameter": lambda der: [("Client-Cert", in_bytes(der)[1] + ";a=1")],
     "two in PEM": lambda der: [("Client-Cert", in_pem(der)[1] * 2)],
     "too long": lambda _: [("Client-Cert", ":" + "A" * LONGEST_HEADER + ":")],
+    "PEM without an end": lambda _: [("Client-Cert", "-----BEGIN CERTIFICATE-----" + " " * 16_000 + "x")],
     "long and PEM": lambda der: [("Client-Cert", in_pem(der)[1] + "%0A" * LONGEST_HEADER)],
 }
 

@@ -38,7 +38,17 @@ PEER = "relay.peer"
 _BYTES = re.compile(rb":([A-Za-z0-9+/]*={0,2}):")
 """A byte sequence, RFC 8941, 3.3.5."""
 
-_PEM = re.compile(rb"\s*-----BEGIN CERTIFICATE-----\s+([A-Za-z0-9+/\s]+={0,2})\s*-----END CERTIFICATE-----\s*")
+_BEGIN, _END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
+"""Of PEM, RFC 7468."""
+
+_TROUBLES = (
+    ValueError,
+    TypeError,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+"""What reading a certificate raises; tests/web/test_certificates.py looks for more."""
 
 _FOR_CLIENTS = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 
@@ -110,7 +120,7 @@ def read_certificate(der: bytes) -> Certificate:
                 _seconds(parsed.not_valid_after_utc),
                 _is_for_clients(parsed),
             )
-    except (ValueError, TypeError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as fault:
+    except _TROUBLES as fault:
         raise Unreadable(str(fault)) from fault
 
 
@@ -131,14 +141,20 @@ def _read_header(value: bytes) -> Certificate:
     """The certificate in a header: its DER as a byte sequence, or its PEM, percent-encoded. Raises `Unreadable`."""
     if len(value) > LONGEST_HEADER:
         raise Unreadable("it is too long")
-    found = _BYTES.fullmatch(value) or _PEM.fullmatch(unquote_to_bytes(value))
-    if found is None:
-        raise Unreadable("it is neither a byte sequence nor PEM")
+    found = _BYTES.fullmatch(value)
     try:
-        der = b64decode(b"".join(found[1].split()), validate=True)
+        der = b64decode(_inside(unquote_to_bytes(value)) if found is None else found[1], validate=True)
     except ValueError as fault:
         raise Unreadable("it is no base64") from fault
     return read_certificate(der)
+
+
+def _inside(pem: bytes) -> bytes:
+    """The base64 in PEM; with more than one certificate in it, it is none. Raises `Unreadable`."""
+    pem = pem.strip()
+    if not (pem.startswith(_BEGIN) and pem.endswith(_END)):
+        raise Unreadable("it is neither a byte sequence nor PEM")
+    return b"".join(pem[len(_BEGIN) : -len(_END)].split())
 
 
 def _alternatives(certificate: x509.Certificate) -> Alternatives | None:
