@@ -73,6 +73,26 @@ def test_each_alert_is_tried_firing_and_not_firing() -> None:
     assert _outcomes() == {name: {True, False} for name in ALERTS}
 
 
+def _spoken_of(rule: dict[str, Any]) -> set[str]:
+    """The series that an alert depends on, those behind recorded ones among them."""
+    recorded = {each["record"]: each["expr"] for path in RULES for each in rules_of(path) if "record" in each}
+    names = series_in(rule["expr"])
+    return names.union(*(series_in(recorded[name]) for name in names & recorded.keys()))
+
+
+@each_alert
+def test_each_alert_is_silent_where_nothing_is_told(rule: dict[str, Any]) -> None:
+    """Of Prometheus' own `up` only that of Relay's processes counts, and only where the alert is about nothing else."""
+    needed = _spoken_of(rule) - {"up"} or {'up{job="relay'}
+    silent = [
+        test
+        for test in (test for path in RULE_TESTS for test in read_yaml(path)["tests"])
+        if not any(each["series"].startswith(tuple(needed)) for each in test["input_series"])
+        and any(case["alertname"] == rule["alert"] and not case["exp_alerts"] for case in test["alert_rule_test"])
+    ]
+    assert silent
+
+
 @pytest.mark.parametrize(("name", "promised"), OF_THE_CONTRACT.items())
 def test_the_alerts_that_were_promised_are_there(name: str, promised: tuple[str, str, str]) -> None:
     severity, about, threshold = promised

@@ -7,6 +7,8 @@ import signal
 from collections import Counter
 from itertools import pairwise
 
+from relay.domain.telemetry import Process
+from relay.metrics.names import Kind, exported_by
 from tests.support.installation import Installation, Service, add_endpoint, eventually, kill, metrics
 from tests.support.producer import Producer, numbered
 from tests.support.receiver import Receiver
@@ -36,6 +38,18 @@ def files_of(installation: Installation, role: str) -> list[str]:
     """The files in which the workers of a role keep their numbers."""
     (folder,) = installation.folder.glob(f"relay-{role}-*")
     return sorted(path.name for path in folder.iterdir())
+
+
+async def test_everything_is_there_at_zero_before_anything_happens(installation: Installation) -> None:
+    gateway, dispatcher = installation.gateway(workers="2"), installation.dispatcher(workers="2")
+    for process, service in ((Process.GATEWAY, gateway), (Process.DISPATCHER, dispatcher)):
+        shown = await asyncio.to_thread(metrics, service)
+        assert [name for name, value in counters(service).items() if value] == []
+        for metric in exported_by(process):
+            first = [label.values[0] if label.values else "other" for label in metric.labels]
+            labels = ",".join(f'{label.name}="{value}"' for label, value in zip(metric.labels, first, strict=True))
+            part = "_count" if metric.kind is Kind.HISTOGRAM else ""
+            assert metric.name + part + (f"{{{labels}}}" if labels else "") in shown
 
 
 async def test_every_scrape_tells_of_all_workers(installation: Installation) -> None:
