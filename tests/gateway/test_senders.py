@@ -266,6 +266,71 @@ async def test_a_signed_batch_counts_once(world: World) -> None:
     assert await world.count("journal") == 3
 
 
+async def pass_time(world: World, seconds: float) -> None:
+    """Have all names and signed requests be so much older, and the pruner come by."""
+    for table in ("idempotency_keys", "signed_requests"):
+        await world.sql(f"update {table} set expires_at = expires_at - make_interval(secs => $1)", seconds)  # noqa: S608 - our own names
+        await world.sql(f"delete from {table} where expires_at <= now()")  # noqa: S608 - our own names
+
+
+SIGNED_REQUESTS = {
+    "an event": (event(), False, []),
+    "an event with a name": (event(), False, [("Idempotency-Key", "k")]),
+    "a batch": (b'[{"type":"a","payload":1},{"type":"a","payload":1}]', True, []),
+    "a batch with names": (
+        b'[{"type":"a","event_id":"j","payload":1},{"type":"b","event_id":"k","payload":2}]',
+        True,
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SIGNED_REQUESTS)
+async def test_a_signed_request_counts_once_as_long_as_its_timestamp_is_fresh_however_soon_names_are_forgotten(
+    world: World, kind: str
+) -> None:
+    await keyed(world)
+    source = await world.credentials.source("hmac")
+    body, is_batch, named = SIGNED_REQUESTS[kind]
+    # a timestamp may be 300 s ahead, and is fresh until it is as far behind
+    headers = [*signed(source.name, source.secret, body, at=time.time() + 295), *named]
+    async with World.over(world.dsn, vault=world.vault, key_retention_seconds=60.0) as short:
+        post = short.post_batch if is_batch else short.post
+        first = await post(body, *headers)
+        assert first.status == 202
+        stored = await world.count("journal")
+        for _ in range(2):
+            await pass_time(world, 298.0)
+            assert (await post(body, *headers)).body == first.body
+    assert await world.count("journal") == stored
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SIGNED_REQUESTS if "name" in kind])
+async def test_a_name_that_is_signed_anew_is_not_forgotten_before_that_signature(world: World, kind: str) -> None:
+    await keyed(world)
+    source = await world.credentials.source("hmac")
+    body, is_batch, named = SIGNED_REQUESTS[kind]
+    post = world.post_batch if is_batch else world.post
+    first = await post(body, *signed(source.name, source.secret, body, at=time.time() - 250), *named)
+    stored = await world.count("journal")
+    await pass_time(world, 86_400.0 - 30)
+    anew = [*signed(source.name, source.secret, body, at=time.time() + 295), *named]
+    assert (await post(body, *anew)).body == first.body
+    await pass_time(world, 590.0)
+    assert (await post(body, *anew)).body == first.body
+    assert await world.count("journal") == stored
+
+
+async def test_names_of_requests_that_are_not_signed_are_forgotten_when_the_setting_says(world: World) -> None:
+    key = await keyed(world)
+    async with World.over(world.dsn, vault=world.vault, key_retention_seconds=60.0) as short:
+        for _ in range(2):
+            reply = await short.post(event(), bearer(key.secret), ("Idempotency-Key", "k"))
+            assert reply.status == 202
+            await pass_time(world, 61.0)
+    assert await world.count("journal") == 2
+
+
 async def test_many_alike_at_once_are_one(world: World) -> None:
     await keyed(world)
     source, body, at = await world.credentials.source("hmac"), event(), time.time()

@@ -92,6 +92,7 @@ class World:
         seconds: float = 0.25,
         vault: Vault | None = None,
         is_private: bool = True,
+        key_retention_seconds: float = 86_400.0,
     ) -> AsyncIterator[World]:
         """A gateway of its own over that database, drained in the end."""
         database = await Database.connect(dsn, name="relay-tests", size=4, within=within)
@@ -102,7 +103,7 @@ class World:
         barrier = Barrier(waiting, quorum=quorum, seconds=seconds, ambient=world, emit=ear)
         await barrier.check()
         gateway = create_gateway(
-            journal=Journal(database, key_retention_seconds=86_400.0),
+            journal=Journal(database, key_retention_seconds=key_retention_seconds),
             rulebook=Rulebook(endpoints, schemas, schemas, judge),
             senders=senders,
             wakeups=WakeupSender(database),

@@ -99,7 +99,9 @@ class Batch(Route):
         submissions = [each for each in taken if isinstance(each, Submission)]
         if submissions:
             # the last of the checks, since it leaves a trace
-            await self._senders.take_once(sent, PATH, None, None)
+            await self._senders.take_once(
+                sent, PATH, None, None, [each.key for each in submissions if each.key is not None]
+            )
         else:
             await self._senders.check_again(sent.caller)
         self._appender.take_batch(submissions)

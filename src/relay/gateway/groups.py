@@ -164,6 +164,10 @@ def _may_part(last: Submission, following: Submission, rows: int, size: int) -> 
     return not is_within_a_batch or rows > MOST_BATCH_ROWS or size > MOST_BATCH_BYTES
 
 
+def _is_signed(submission: Submission) -> bool:
+    return submission.caller.proofs.signed is not None
+
+
 def _member(submission: Submission, route: Route, partition: int, durability: Durability, entropy: Entropy) -> Member:
     envelope = submission.envelope
     deliveries = ids.delivery_ids(envelope.receipt_id, len(route.endpoints), entropy)
@@ -171,6 +175,6 @@ def _member(submission: Submission, route: Route, partition: int, durability: Du
     tail = answers.tail(envelope.received_at, durability, zip(deliveries, route.targets, strict=True))
     key = None
     if submission.key is not None and submission.fingerprint is not None:
-        key = IdempotencyKey(submission.key, submission.fingerprint, head, tail)
+        key = IdempotencyKey(submission.key, submission.fingerprint, head, tail, signed=_is_signed(submission))
     fan_out = tuple(zip(deliveries, route.endpoints, strict=True))
     return Member(submission, Addition(envelope, partition, key, fan_out), head, tail, [])

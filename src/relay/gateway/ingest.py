@@ -52,7 +52,7 @@ class Ingest(Route):
         posted = posted._replace(key=named(sent, posted.key))
         checked = await self._check(sent.caller, posted)
         # the last of the checks, since it leaves a trace
-        await self._senders.take_once(sent, PATH, posted.key, posted.type)
+        await self._senders.take_once(sent, PATH, posted.key, posted.type, [posted.key] if posted.key else [])
         origin = Origin(sent.caller, now, arrived, self._ambient.monotonic(), hops)
         submission = wrap(origin, posted, checked, self._ambient.entropy(CHANCE_BYTES), self._ambient)
         self._appender.take(submission)

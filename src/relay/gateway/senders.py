@@ -6,6 +6,8 @@ a sender in any other way, and a request that was refused here has stored nothin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from relay.domain.credentials import Scope
 from relay.domain.signed import fingerprint, name_of
 from relay.gateway.headers import Headers
@@ -54,12 +56,17 @@ class Senders:
         if refusal is not None:
             raise Refused(refusal)
 
-    async def take_once(self, proven: Proven, path: str, name: str | None, event_type: str | None) -> None:
-        """Let a signed request count once; any other one passes. Raises `Refused` (`signature_invalid`)."""
+    async def take_once(
+        self, proven: Proven, path: str, name: str | None, event_type: str | None, names: Sequence[str] = ()
+    ) -> None:
+        """Let a signed request count once; any other one passes. Raises `Refused` (`signature_invalid`).
+
+        `names` are those of all its events, `name` is the request's own.
+        """
         if proven.digest is None:
             return
         try:
-            await self._once.take(proven, fingerprint(path, name, event_type))
+            await self._once.take(proven, fingerprint(path, name, event_type), names)
         except StoreUnavailable:
             raise Refused(AWAY) from None
 

@@ -149,7 +149,9 @@ class Settings:
     )
     max_batch_bytes: int = setting(kinds.whole(1, 256 * MIB), str(16 * MIB), "Largest body of a batch of events.")
     idempotency_retention_secs: float = setting(
-        kinds.decimal(60, 90 * DAY), str(DAY), "How long an idempotency key is remembered."
+        kinds.decimal(60, 90 * DAY),
+        str(DAY),
+        "How long an idempotency key is remembered, that of a signed request at least 15 minutes.",
     )
     journal_quorum: int = setting(
         kinds.whole(1, 9),

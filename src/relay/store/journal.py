@@ -17,6 +17,7 @@ import msgspec
 
 from relay.domain import ids
 from relay.domain.envelope import Envelope, JournalPosition
+from relay.domain.signed import KEPT_SECONDS
 from relay.store import statements
 from relay.store.database import Database
 
@@ -26,13 +27,14 @@ class IdempotencyKey:
     """The sender's name for a request, with the answer that later requests of that name get.
 
     The position is the only part of the answer that the append itself assigns: the answer is
-    `answer_head + str(position) + answer_tail`.
+    `answer_head + str(position) + answer_tail`. `signed` says that the request's signature may come again.
     """
 
     key: str
     fingerprint: bytes
     answer_head: bytes
     answer_tail: bytes
+    signed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,11 @@ class StaleSnapshot(Exception):
 
 
 class Journal:
-    """The journal of one database."""
+    """The journal of one database.
+
+    A name is remembered for `key_retention_seconds`, and whatever shares an append with a signed request at least as
+    long as that is known again: its name must not be free while anybody could send it once more.
+    """
 
     def __init__(self, database: Database, *, key_retention_seconds: float) -> None:
         self._database = database
@@ -108,7 +114,10 @@ class Journal:
         the newest, `StoreUnavailable` if the database did not answer (then the events may or may not be durable),
         `StoreBusy` and `StoreRefused` if it refused (then none of them is).
         """
-        arguments = _arguments(versions, self._key_retention_seconds, group)
+        seconds = self._key_retention_seconds
+        if any(addition.key is not None and addition.key.signed for addition in group):
+            seconds = max(seconds, KEPT_SECONDS)
+        arguments = _arguments(versions, seconds, group)
         async with self._database.connection() as connection:
             rows = await connection.fetch(statements.text("append_events"), *arguments)
         if rows and rows[0]["ordinal"] == 0:

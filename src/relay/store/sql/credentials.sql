@@ -155,10 +155,20 @@ returning t.id;
 select exists (select from tenants t where t.id = $1 and t.removed_at is null);
 
 -- name: claim_signed_requests
--- parameters: tenant[], source[], digest[], fingerprint[], seconds
--- index: signed_requests_pkey
+-- parameters: tenant[], source[], digest[], fingerprint[], seconds, name's tenant[], name's source[], name[]
+-- index: signed_requests_pkey, idempotency_keys_pkey
 -- Answers for each what it is taken for: the fingerprint given, or that of the request which was signed like it before.
--- No two may be the same.
+-- No two may be the same. Names of such requests that are about to be free stay taken as long as they are known again.
+with due as materialized (
+    select k.tenant, k.source, k.key
+    from unnest($6::text[], $7::text[], $8::text[]) as n (tenant, source, key)
+    join idempotency_keys k on k.tenant = n.tenant and k.source = n.source and k.key = n.key
+    where k.expires_at > now() and k.expires_at < now() + $5::double precision * interval '1 second'
+    order by k.tenant, k.source, k.key for no key update of k
+), kept as (
+    update idempotency_keys k set expires_at = now() + $5::double precision * interval '1 second'
+    from due d where k.tenant = d.tenant and k.source = d.source and k.key = d.key
+)
 insert into signed_requests as s (tenant, source, digest, fingerprint, expires_at)
 select w.tenant, w.source, w.digest, w.fingerprint, now() + $5::double precision * interval '1 second'
 from unnest($1::text[], $2::text[], $3::bytea[], $4::bytea[]) as w (tenant, source, digest, fingerprint)
