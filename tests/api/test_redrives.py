@@ -294,7 +294,7 @@ async def test_all_dead_letters_are_sent_again_where_none_is_named(world: World)
     await world.create()
     await world.post_batch(3)
     await world.sql("update deliveries set status = 'dead', dead_reason = 'exhausted', dead_at = now()")
-    assert (await post(world, f"{DEAD_LETTERS}/redrive")).json() == {
+    assert (await post(world, f"{DEAD_LETTERS}/redrive", {})).json() == {
         "dry_run": False,
         "count": 3,
         "more": False,
@@ -306,8 +306,8 @@ async def test_what_a_removed_endpoint_is_owed_is_discarded_but_not_sent_again(w
     endpoint = await world.create()
     await world.post_event()
     await world.send("DELETE", f"{ENDPOINTS}/{endpoint['id']}")
-    assert (await post(world, f"{DEAD_LETTERS}/redrive")).json()["count"] == 0
-    assert (await post(world, f"{DEAD_LETTERS}/discard")).json()["count"] == 1
+    assert (await post(world, f"{DEAD_LETTERS}/redrive", {})).json()["count"] == 0
+    assert (await post(world, f"{DEAD_LETTERS}/discard", {})).json()["count"] == 1
 
 
 async def test_a_discarded_receipt_closes_at_once_and_can_be_brought_back(world: World) -> None:
@@ -351,7 +351,7 @@ async def test_a_hundred_of_one_name_at_once_do_it_once(world: World) -> None:
 
 async def test_those_who_wait_for_one_of_their_name_keep_nobody_from_the_database(world: World) -> None:
     path = f"{DEAD_LETTERS}/redrive"
-    name = RequestKey("k1", hashlib.sha256(b"\0".join((b"POST", path.encode(), b""))).digest())
+    name = RequestKey("k1", hashlib.sha256(b"\0".join((b"POST", path.encode(), b"{}"))).digest())
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(_: Redrive) -> KeptAnswer:
@@ -363,7 +363,7 @@ async def test_those_who_wait_for_one_of_their_name_keep_nobody_from_the_databas
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(redrives.perform("acct_default", name, slow))
         await begun.wait()
-        repeated = [group.create_task(post(world, path, key="k1")) for _ in range(8)]
+        repeated = [group.create_task(post(world, path, {}, key="k1")) for _ in range(8)]
         async with asyncio.timeout(20):
             for _ in range(20):
                 assert (await world.get(DEAD_LETTERS)).status == 200
@@ -376,7 +376,7 @@ async def test_a_name_belongs_to_one_request(world: World) -> None:
     accepted = await bury(world)
     path = f"/v1/receipts/{accepted['receipt_id']}/redrive"
     assert (await post(world, path, key="k1")).status == 202
-    for other, value in ((path, {"consumer": "ledger"}), (f"{DEAD_LETTERS}/redrive", None)):
+    for other, value in ((path, {"consumer": "ledger"}), (f"{DEAD_LETTERS}/redrive", {})):
         reply = await post(world, other, value, key="k1")
         assert (reply.status, reply.code) == (409, "idempotency_key_reused")
 
@@ -468,6 +468,23 @@ async def test_a_filter_that_is_no_json_is_refused(shared_world: World, body: by
     assert (reply.status, reply.code) == (400, "malformed")
 
 
+@pytest.mark.parametrize("what", ["redrive", "discard"])
+@pytest.mark.parametrize("headers", [[], [JSON], [("Content-Type", "text/plain")]], ids=["bare", "JSON", "text"])
+@pytest.mark.parametrize("declared", [True, False], ids=["of length 0", "chunked"])
+async def test_a_body_that_got_lost_is_not_taken_for_all(
+    world: World, what: str, headers: list[tuple[str, str]], declared: bool
+) -> None:
+    await world.create(name="ledger")
+    await bury(world)
+    reply = await call(world.app, "POST", f"{DEAD_LETTERS}/{what}", headers=headers, body=b"", declared=declared)
+    if declared or headers == [JSON]:
+        assert (reply.status, reply.code) == (400, "malformed")
+        assert "{} for all" in reply.json()["detail"]
+    else:
+        assert (reply.status, reply.code) == (415, "content_type")
+    assert len((await world.get(DEAD_LETTERS)).json()["data"]) == 1
+
+
 async def test_null_is_no_empty_filter(shared_world: World) -> None:
     reply = await call(shared_world.app, "POST", f"{DEAD_LETTERS}/discard", headers=[JSON], body=b"null")
     assert (reply.status, reply.code) == (400, "bad_filter")
@@ -485,11 +502,11 @@ async def test_dispatchers_are_woken_and_listeners_told_after_the_change(world: 
     await post(world, f"{DEAD_LETTERS}/redrive", {"dry_run": True})
     assert world.ear.of(ReceiptsRedriven) == []
     woken = world.wakeups.sent
-    await post(world, f"{DEAD_LETTERS}/redrive")
+    await post(world, f"{DEAD_LETTERS}/redrive", {})
     assert world.ear.of(ReceiptsRedriven) == [ReceiptsRedriven(1)]
     await world.wakeups.until_sent(woken + 1)
     await world.attempt(DeliveryMove.BURY, OutcomeClass.PERMANENT, dead_reason=DeadReason.EXHAUSTED)
-    await post(world, f"{DEAD_LETTERS}/discard")
+    await post(world, f"{DEAD_LETTERS}/discard", {})
     assert world.ear.of(ReceiptsClosed) == [ReceiptsClosed(ReceiptOutcome.CLOSED_INCOMPLETE, 1)]
 
 
@@ -520,12 +537,12 @@ async def test_another_tenants_dead_letters_are_neither_seen_nor_moved(world: Wo
     ):
         assert (await post(world, path)).code == "not_found"
     assert (await post(world, f"{DEAD_LETTERS}/discard", {"consumer": "ledger"})).code == "bad_filter"
-    assert (await post(world, f"{DEAD_LETTERS}/discard")).json()["count"] == 1
+    assert (await post(world, f"{DEAD_LETTERS}/discard", {})).json()["count"] == 1
     rows = await world.sql("select tenant, discarded_at, status::text from deliveries")
     assert [tuple(row) for row in rows] == [("acct_other", None, "dead")]
 
 
 async def test_a_database_that_is_away_is_a_503(world: World) -> None:
     await world.database.close()
-    assert (await post(world, f"{DEAD_LETTERS}/redrive")).code == "database_unavailable"
+    assert (await post(world, f"{DEAD_LETTERS}/redrive", {})).code == "database_unavailable"
     assert (await world.get(DEAD_LETTERS)).code == "database_unavailable"

@@ -12,7 +12,7 @@ from relay.domain import ids
 from relay.domain.delivery import DeadReason, DeliveryMove
 from relay.domain.outcome import OutcomeClass
 from tests.api.description import operations
-from tests.api.world import World, new_id
+from tests.api.world import JSON, World, new_id
 from tests.support.administration import bearer
 from tests.support.asgi import Reply, call
 
@@ -205,7 +205,7 @@ async def test_one_request_name_of_two_tenants_is_two_requests(world: World) -> 
     named = ("Idempotency-Key", "K")
     for shown in (tenants.ours, tenants.theirs):
         path = "/v1/dead-letters/redrive"
-        reply = await call(world.app, "POST", path, headers=[*shown, named])
+        reply = await call(world.app, "POST", path, headers=[*shown, named, JSON], body=b"{}")
         assert "relay-idempotent-replay" not in reply.headers
         assert reply.json()["count"] == (1 if shown is tenants.ours else 0)
 

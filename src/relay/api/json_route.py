@@ -23,10 +23,12 @@ from relay.web.serving import Guard
 class JsonRoute(APIRoute):
     """A route of the API. Wants a `Guard` around the application, and the `BodyReader` in its state.
 
-    Where the body has a default, a request may come without one. `NO_OBJECT` is what null is refused with then.
+    Where the body has a default, a request may come without one. `NO_OBJECT` is what null is refused with then, and
+    `NO_BODY` what is said where there has to be one.
     """
 
     NO_OBJECT: ClassVar[ErrorCode] = ErrorCode.INVALID
+    NO_BODY: ClassVar[str] = "the request has no body; send JSON"
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The framework's handler, with the body put before it where it wants one."""
@@ -36,16 +38,44 @@ class JsonRoute(APIRoute):
         is_required = self.body_field.field_info.is_required()
 
         async def read_and_handle(request: Request) -> Response:
-            await _read_body(request, is_required=is_required, no_object=self.NO_OBJECT)
+            await self._read(request, is_required=is_required)
             return await handle(request)
 
         return read_and_handle
+
+    async def _read(self, request: Request, *, is_required: bool) -> None:
+        intake: Intake = request.scope[Guard.INTAKE]
+        if intake.ended:
+            if is_required:
+                raise refuse(ErrorCode.MALFORMED, self.NO_BODY)
+            request._body = b""
+            return
+        fault = content_type_fault(request.headers.get("content-type", "").encode("latin-1"))
+        if fault is not None:
+            raise refuse(ErrorCode.CONTENT_TYPE, fault)
+        if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise refuse(ErrorCode.CONTENT_TYPE, "send the body as it is, without a Content-Encoding")
+        bodies: BodyReader = request.app.state.bodies
+        body = await bodies.read(intake)
+        if not body and is_required:
+            raise refuse(ErrorCode.MALFORMED, self.NO_BODY)
+        try:
+            value = decode_json(msgspec.json.decode, body)
+        except msgspec.ValidationError as fault:
+            raise refuse(ErrorCode.MALFORMED, f"the body holds a number that is too large: {fault}") from None
+        if value is None and (not is_required or self.NO_OBJECT is ErrorCode.BAD_FILTER):
+            # for the framework null is no body, and that would be every default
+            raise refuse(self.NO_OBJECT, "the body should be an object")
+        # where the framework's request keeps what it has read itself
+        request._body = body
+        request._json = value
 
 
 class FilterRoute(JsonRoute):
     """A route whose body is a filter: what is wrong in it is a `bad_filter`, as it would be in a query."""
 
     NO_OBJECT = ErrorCode.BAD_FILTER
+    NO_BODY = "the request has no body; send a JSON object with a filter, or {} for all"
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, with the framework's faults of a body told as those of a filter."""
@@ -88,27 +118,3 @@ def _name(part: str | int) -> str:
 
 
 _NAME_CHARACTERS = 40
-
-
-async def _read_body(request: Request, *, is_required: bool, no_object: ErrorCode) -> None:
-    intake: Intake = request.scope[Guard.INTAKE]
-    if not is_required and intake.ended:
-        request._body = b""
-        return
-    fault = content_type_fault(request.headers.get("content-type", "").encode("latin-1"))
-    if fault is not None:
-        raise refuse(ErrorCode.CONTENT_TYPE, fault)
-    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise refuse(ErrorCode.CONTENT_TYPE, "send the body as it is, without a Content-Encoding")
-    bodies: BodyReader = request.app.state.bodies
-    body = await bodies.read(intake)
-    try:
-        value = decode_json(msgspec.json.decode, body)
-    except msgspec.ValidationError as fault:
-        raise refuse(ErrorCode.MALFORMED, f"the body holds a number that is too large: {fault}") from None
-    if value is None and not is_required:
-        # for the framework null is no body, and that would be every default
-        raise refuse(no_object, "the body should be an object")
-    # where the framework's request keeps what it has read itself
-    request._body = body
-    request._json = value

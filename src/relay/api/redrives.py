@@ -69,8 +69,7 @@ _FILTERED = (
 
 
 _OF_EACH = ReceiptToRedrive()
-_ALL = DeadLettersWanted()
-"""What a call without a body asks for."""
+"""What a call without a body asks for. A call on dead letters has one: what got lost on the way must not mean all."""
 
 
 def _answers(shape: type[BaseModel], *codes: ErrorCode) -> Responses:
@@ -218,7 +217,7 @@ async def redrive_delivery(delivery_id: DeliveryId, call: Call) -> Response:
     status_code=ACCEPTED,
     responses=_answers(DeadLettersCounted, *_FILTERED, ErrorCode.BAD_CURSOR),
 )
-async def redrive_dead_letters(call: Call, wanted: DeadLettersWanted = _ALL) -> Response:
+async def redrive_dead_letters(call: Call, wanted: DeadLettersWanted) -> Response:
     """Send dead letters again, the oldest first. What a removed endpoint is owed, and what no endpoint wants, stays."""
 
     after = _place(wanted)
@@ -237,7 +236,7 @@ async def redrive_dead_letters(call: Call, wanted: DeadLettersWanted = _ALL) -> 
     status_code=ACCEPTED,
     responses=_answers(DeadLettersCounted, *_FILTERED, ErrorCode.BAD_CURSOR),
 )
-async def discard_dead_letters(call: Call, wanted: DeadLettersWanted = _ALL) -> Response:
+async def discard_dead_letters(call: Call, wanted: DeadLettersWanted) -> Response:
     """Give dead letters up, the oldest first. A receipt of which nothing else is owed closes as `closed_incomplete`."""
 
     after = _place(wanted)
