@@ -1,4 +1,4 @@
-"""Nothing that is secret is in any output: logs at debug, attempts, answers of the API, metrics, commands.
+"""Nothing that is secret is in any output: logs at debug, attempts, answers of the API, metrics, commands, spans.
 
 One installation meets everything that goes wrong with a request, with secrets of every kind, and a receiver that prints
 back all that it was sent. Then everything that anybody can read is searched.
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from tests.support.collector import Collector
 from tests.support.installation import (
     UNLIMITED,
     Installation,
@@ -81,15 +82,22 @@ def reading(gateway: Service) -> Iterator[Reader]:
 
 
 @pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as running:
+        yield running
+
+
+@pytest.fixture
 def echoing() -> Iterator[ScriptedServer]:
     with ScriptedServer(echo) as running:
         yield running
 
 
 async def test_no_secret_is_in_anything_that_can_be_read(
-    installation: Installation, receiver: Receiver, echoing: ScriptedServer
+    installation: Installation, receiver: Receiver, echoing: ScriptedServer, collector: Collector
 ) -> None:
     installation.environment |= {
+        "RELAY_OTLP_ENDPOINT": collector.url,
         "RELAY_LOG_LEVEL": "debug",
         "RELAY_RETRY_MAX_ATTEMPTS": "2",
         "RELAY_TELEGRAM_URL": echoing.url(""),
@@ -124,6 +132,7 @@ async def test_no_secret_is_in_anything_that_can_be_read(
         "answers": without_configured_urls("\n".join(reader.answers)),
         "commands": without_configured_urls("\n".join(done.stdout + done.stderr for done in printed)),
         "metrics": numbers,
+        "spans": b"".join(collector.bodies).decode(errors="replace"),
         "rows": await rows(installation),
     }
     found = {where: secrets_in(text, installation, reader) for where, text in everything.items()}
@@ -157,6 +166,7 @@ EVIDENCE = {
     "answers": ["token=***", "Relay-Delivery-Id", '"***"', "telegram"],
     "commands": ["RELAY_SECRET_KEYS", '"***"', "token=***", "Authorization", "dns_failed"],
     "metrics": ["relay_delivery_attempts_total"],
+    "spans": ["token=***", "dns_failed", "tls_failed", "refused_address", "/bot***/sendMessage", "/webhooks/"],
     "rows": ["token=***", "Relay-Delivery-Id", "refused_address"],
 }
 """What shows that the search had something to search in: each way to fail was met, and the receiver did print back."""
