@@ -22,7 +22,7 @@ import httpx
 import msgspec
 
 from tests.docs.tree import ROOT
-from tests.support.installation import LOOPBACK, TRUSTING_NOBODY, Service, eventually, free_port
+from tests.support.installation import LOOPBACK, TRUSTING_NOBODY, NotInTime, Service, eventually, free_port
 from tests.support.programs import Programs
 
 OPS = ROOT / "ops"
@@ -171,13 +171,13 @@ class Prometheus:
             return [Sample({}, float(data["result"][1]))]
         return [Sample(each["metric"], float(each["value"][1])) for each in data["result"]]
 
-    def alerts(self, name: str | None = None) -> list[Alert]:
-        """The alerts that are pending or firing; those of one name, if it is given."""
+    def alerts(self, name: str | None = None, **labels: str) -> list[Alert]:
+        """The alerts that are pending or firing; those of one name and with these labels, if they are given."""
         told = [
             Alert(each["labels"]["alertname"], each["state"], each["labels"], each["annotations"])
             for each in self.ask("alerts")["alerts"]
         ]
-        return [alert for alert in told if name in (None, alert.name)]
+        return [alert for alert in told if name in (None, alert.name) and labels.items() <= alert.labels.items()]
 
     def rules(self) -> list[dict[str, Any]]:
         """What it says of each rule: `name`, `type`, `health`, `lastError`."""
@@ -205,22 +205,24 @@ class Prometheus:
 
         return await eventually(given, within, f"{expression} gives something")
 
-    async def until_firing(self, name: str, within: float) -> list[Alert]:
-        """Return the alerts of this name once one fires. Raises `NotInTime`, with what else is pending or firing."""
+    async def until_firing(self, name: str, within: float, **labels: str) -> list[Alert]:
+        """Return the alerts of this name, with these labels, once one fires. Raises `NotInTime`, with what else is
+        pending or firing.
+        """
 
         async def fires() -> list[Alert]:
-            return [alert for alert in self.alerts(name) if alert.state == "firing"]
+            return [alert for alert in self.alerts(name, **labels) if alert.state == "firing"]
 
         try:
             return await eventually(fires, within, f"{name} fires")
-        except AssertionError as late:
-            raise AssertionError(f"{late}; there is {[(each.name, each.state) for each in self.alerts()]}") from late
+        except NotInTime as late:
+            raise NotInTime(f"{late}; there is {[(each.name, each.state) for each in self.alerts()]}") from late
 
-    async def until_quiet(self, name: str, within: float) -> None:
-        """Return once no alert of this name is pending or fires. Raises `NotInTime`."""
+    async def until_quiet(self, name: str, within: float, **labels: str) -> None:
+        """Return once no alert of this name, with these labels, is pending or fires. Raises `NotInTime`."""
 
         async def is_quiet() -> bool:
-            return not self.alerts(name)
+            return not self.alerts(name, **labels)
 
         await eventually(is_quiet, within, f"{name} is over")
 
