@@ -183,3 +183,12 @@ def test_a_half_of_a_surrogate_pair_in_data_changes_no_attribute() -> None:
     assert structured(written(data="\ud800", id="😀")).id == "😀"
     with pytest.raises(Refused, match="id has"):
         structured(written(id="\ud800"))
+
+
+@pytest.mark.parametrize("first", [b"5", b"null", b'"bad type"', b"[]", b'"\\ud800"'])
+def test_of_a_repeated_attribute_the_last_one_counts(first: bytes) -> None:
+    body = written()
+    for name in MEMBERS:
+        assert structured(b'{"%b": %b, %b' % (name.encode(), first, body[1:])) == EVENT
+        with pytest.raises(Refused):
+            structured(b'%b, "%b": [] }' % (body[:-1], name.encode()))

@@ -11,12 +11,12 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay.gateway.elements import MOST_EVENTS, Element, read_elements
 from relay.web.problems import ErrorCode, Problem, Refused
-from tests.gateway.test_payload import any_text, json_values
+from tests.gateway.test_payload import any_text, json_values, str_of_no_type
 
 LIMIT = 1000
 
@@ -228,3 +228,24 @@ def test_of_payloads_that_repeat_the_last_one_is_the_payload(
 
     body = b"[%b]" % b",".join(map(written, repeated))
     assert payloads(read_elements(body, LIMIT)) == [several[-1][1] for several in repeated]
+
+
+names = st.sampled_from([b"type", b"t\\u0079pe", b"event_id"])
+texts = st.sampled_from([b'"a"', b'"b"', b'"c d"', b'""', b"5", b"9" * 5000, b"null", b'["a"]', b'"\\ud800"'])
+
+
+@example([(b"type", b"5"), (b"type", b'"b"')])
+@example([(b"type", b'"a"'), (b"type", b"5")])
+@example([(b"type", b'"a"'), (b"event_id", b"5"), (b"event_id", b'"b"')])
+@given(st.lists(st.tuples(names, texts), max_size=5))
+def test_of_every_member_that_repeats_the_last_one_counts(members: list[tuple[bytes, bytes]]) -> None:
+    """A type and a name, as Python's own reader finds them, whatever stood there before."""
+    body = b"{%b}" % b",".join(b'"%b": %b' % each for each in [*members, (b"payload", b"{}")])
+    read = json.loads(body, parse_int=str_of_no_type)
+    (found,) = read_elements(b"[%b]" % body, LIMIT)
+    if read.get("type") in ("a", "b") and read.get("event_id", "a") in ("a", "b"):
+        assert found == Element(read["type"], read.get("event_id"), b"{}")
+    else:
+        assert isinstance(found, Problem)
+        is_missing = not isinstance(read.get("type"), str) or read["type"] == ""
+        assert (found.code is ErrorCode.TYPE_MISSING) is is_missing

@@ -15,7 +15,7 @@ import msgspec
 
 from relay.domain.idempotency import MAX_KEY_CHARACTERS, InvalidKey, check_key
 from relay.domain.routing import InvalidEventType, check_event_type
-from relay.web.json_bodies import decode_json, lenient
+from relay.web.json_bodies import decode_json, lenient, text_of
 from relay.web.problems import ErrorCode, Problem, refuse
 
 MOST_EVENTS = 1_000
@@ -49,6 +49,12 @@ class _Members(msgspec.Struct, forbid_unknown_fields=True):
     payload: msgspec.Raw = _ABSENT
 
 
+class _Untyped(msgspec.Struct, forbid_unknown_fields=True):
+    type: msgspec.Raw = _ABSENT
+    event_id: msgspec.Raw = _ABSENT
+    payload: msgspec.Raw = _ABSENT
+
+
 # An array of Raw would first make an object of each of millions of elements, its length judged afterwards. Of this one
 # the decoder makes the first, one more than a batch may have, and only reads over the others.
 _Array = msgspec.defstruct(
@@ -56,6 +62,7 @@ _Array = msgspec.defstruct(
 )
 _array = msgspec.json.Decoder(_Array)
 _members = msgspec.json.Decoder(_Members)
+_untyped = msgspec.json.Decoder(_Untyped)
 
 _SHOWN = rb"\uffff"
 """What the decoder is shown for halves of surrogate pairs. Texts of type or name never have it."""
@@ -94,8 +101,11 @@ def _split(text: bytes) -> tuple[bytes, list[msgspec.Raw]]:
 def _read(raw: msgspec.Raw, max_payload_bytes: int) -> Element | Problem:
     try:
         members = _members.decode(raw)
-    except msgspec.ValidationError as fault:
-        return _told(str(fault))
+    except msgspec.ValidationError:
+        read = _read_last(raw)
+        if isinstance(read, Problem):
+            return read
+        members = read
     payload = bytes(members.payload)
     event_id = None if members.event_id is msgspec.UNSET else members.event_id
     if members.type is msgspec.UNSET or not members.type:
@@ -116,12 +126,22 @@ def _read(raw: msgspec.Raw, max_payload_bytes: int) -> Element | Problem:
     return Element(members.type, event_id, payload)
 
 
+def _read_last(raw: msgspec.Raw) -> _Members | Problem:
+    """The members of an element of which one is no text: another of its name may follow, and that one counts."""
+    try:
+        members = _untyped.decode(raw)
+    except msgspec.ValidationError as fault:
+        return _told(str(fault))
+    event_type, event_id = text_of(members.type), text_of(members.event_id)
+    if not event_type:
+        return _NO_TYPE
+    if event_id is None and members.event_id:
+        return _BAD_ID
+    return _Members(event_type, msgspec.UNSET if event_id is None else event_id, members.payload)
+
+
 def _told(fault: str) -> Problem:
     """What is wrong with an element, from what its decoder says."""
-    if fault.endswith("`$.type`"):
-        return _NO_TYPE
-    if fault.endswith("`$.event_id`"):
-        return _BAD_ID
     if "unknown field" in fault:
         name = fault.partition("`")[2].rpartition("`")[0]
         return Problem(ErrorCode.MALFORMED, f"{name[:64]!a} is no member of a batch's events; {_SHAPE}")

@@ -11,7 +11,7 @@ import msgspec
 
 from relay.domain.routing import InvalidEventType, check_event_type
 from relay.gateway.headers import EVENT_TYPE, Headers
-from relay.web.json_bodies import decode_json, lenient
+from relay.web.json_bodies import decode_json, lenient, text_of
 from relay.web.problems import ErrorCode, refuse
 
 
@@ -19,7 +19,12 @@ class _Typed(msgspec.Struct):
     type: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class _Untyped(msgspec.Struct):
+    type: msgspec.Raw = msgspec.Raw(b"")
+
+
 _decode = lenient(msgspec.json.Decoder(_Typed).decode)
+_decode_untyped = lenient(msgspec.json.Decoder(_Untyped).decode)
 
 
 def read_type(headers: Headers, payload: bytes) -> str:
@@ -43,6 +48,7 @@ def _read_payload_type(payload: bytes) -> str:
         found = decode_json(_decode, payload).type
     except msgspec.ValidationError as fault:
         if str(fault).endswith("`$.type`"):
-            return ""
+            # the first one that is no string has ended the reading; what counts is the last one of the name
+            return text_of(decode_json(_decode_untyped, payload).type) or ""
         raise refuse(ErrorCode.MALFORMED, "the body is JSON but no object; an event is an object") from None
     return "" if found is msgspec.UNSET else found

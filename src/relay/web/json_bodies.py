@@ -112,3 +112,14 @@ def lenient(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
             return decode(substituted)
 
     return decoding
+
+
+def text_of(value: msgspec.Raw) -> str | None:
+    """The string that stands there, None if it is another value or none at all."""
+    try:
+        return _text(bytes(value)) if value else None
+    except msgspec.ValidationError:
+        return None
+
+
+_text = lenient(msgspec.json.Decoder(str).decode)
