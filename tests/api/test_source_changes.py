@@ -160,6 +160,30 @@ async def test_a_certificate_that_another_tenants_source_has_can_be_no_others(wo
         assert refused(reply) == (422, "invalid", ["/certificate_subject"])
 
 
+async def test_where_there_are_several_tenants_only_an_operator_gives_a_certificates_name_to_a_source(
+    world: World,
+) -> None:
+    """A tenant's admin could claim any name else: that of another tenant's sender, or another one of its certificate."""
+    await administered(world)
+    operator = list(world.shown)
+    theirs = await made(world, "theirs", auth=["hmac"])
+    named = await made(world, "named", auth=["mtls"], certificate_subject=SUBJECT)
+    world.shown[:] = [bearer((await world.credentials.key("admin")).secret)]
+    alone = await made(world, "alone", auth=["mtls"], certificate_subject="alone.example.com")
+    await world.credentials.tenant(OTHER)
+    claims = [
+        await world.send("POST", SOURCES, {"name": "b", "auth": ["mtls"], "certificate_subject": "x.example.com"}),
+        await change(world, theirs, auth=["mtls"], certificate_subject="x.example.com"),
+        await change(world, named, certificate_subject="x.example.com"),
+    ]
+    assert {(reply.status, reply.code) for reply in claims} == {(403, "scope_missing")}
+    # what takes nothing from anybody stays the admin's
+    await changed(world, named, auth=["mtls", "hmac"])
+    await changed(world, alone, auth=["hmac"])
+    world.shown[:] = operator
+    await changed(world, theirs, auth=["mtls"], certificate_subject="x.example.com")
+
+
 async def test_a_name_that_was_taken_off_one_source_is_free_for_another(world: World) -> None:
     await administered(world)
     source = await made(world, auth=["mtls"], certificate_subject=SUBJECT)

@@ -149,18 +149,32 @@ OTHERS = Source(B, "theirs", frozenset({Proof.MTLS}), "theirs.example.com", ())
 
 
 @pytest.mark.parametrize("auth", [{Proof.MTLS}, {Proof.MTLS, Proof.HMAC}, {Proof.MTLS, Proof.BEARER}])
-@pytest.mark.parametrize("subjects", [("nobodys",), ("theirs.example.com",), (SUBJECT, "theirs.example.com")])
-def test_a_certificate_that_is_not_this_sources_alone_is_refused_whatever_else_is_proved(
+@pytest.mark.parametrize("subjects", [("nobodys",), ("theirs.example.com",), ("nobodys", "theirs.example.com")])
+def test_a_certificate_that_is_not_this_sources_is_refused_whatever_else_is_proved(
     auth: set[Proof], subjects: tuple[str, ...]
 ) -> None:
-    """One that names two sources, of one tenant or two, could be either's; nobody chooses between them."""
     proofs = Proofs(digest_of("k") if Proof.BEARER in auth else None, SIGNED if Proof.HMAC in auth else None, subjects)
     judged = book(source(*auth, keyed=True), OTHERS, k=FOR_BILLING).judge(proofs, 0.0)
-    if auth == {Proof.MTLS} and subjects == ("theirs.example.com",):
+    if auth == {Proof.MTLS} and "theirs.example.com" in subjects:
         assert isinstance(judged, Identity)
         assert (judged.tenant, judged.source) == (B, "theirs")
     else:
         assert judged == INVALID
+
+
+@pytest.mark.parametrize("auth", [{Proof.MTLS}, {Proof.MTLS, Proof.HMAC}, {Proof.MTLS, Proof.BEARER}])
+def test_a_certificate_of_two_sources_is_the_ones_that_something_else_names_and_alone_it_is_nobodys(
+    auth: set[Proof],
+) -> None:
+    """Else whoever has a source named like another name of somebody's certificate had locked that somebody out."""
+    both = (SUBJECT, "theirs.example.com")
+    proofs = Proofs(digest_of("k") if Proof.BEARER in auth else None, SIGNED if Proof.HMAC in auth else None, both)
+    judged = book(source(*auth, keyed=True), OTHERS, k=FOR_BILLING).judge(proofs, 0.0)
+    if auth == {Proof.MTLS}:
+        assert judged == INVALID
+    else:
+        assert isinstance(judged, Identity)
+        assert (judged.tenant, judged.source) == (A, "billing")
 
 
 @pytest.mark.parametrize(("now", "counts"), [(99.9, True), (100.0, False), (1e9, False)])

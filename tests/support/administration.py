@@ -95,6 +95,7 @@ class Administration:
             certificate_subject=subject,
             secret=secret,
             secret_id=_new_id(),
+            for_all=True,
             seen=None,
         )
         return Made(source_id, name, secret.expose())

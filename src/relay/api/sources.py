@@ -26,13 +26,13 @@ from relay.api.sender_models import (
     created_source,
 )
 from relay.domain import ids
-from relay.domain.credentials import Proof, SourceProof
+from relay.domain.credentials import Proof, Scope, SourceProof
 from relay.domain.signing import SECRET_ENTROPY_BYTES, new_secret
 from relay.store.endpoints import NEWEST
 from relay.store.faults import NameTaken
-from relay.store.issuer import KeysLeft, NoSecret, NoSuchSource, SourceRow
+from relay.store.issuer import KeysLeft, NoSecret, NoSuchSource, NotForOneTenant, SourceRow
 from relay.web import instants, paging
-from relay.web.problems import ErrorCode, FieldFault, Refused, invalid, pointer
+from relay.web.problems import ErrorCode, FieldFault, Problem, Refused, invalid, pointer
 
 router = APIRouter(
     prefix="/v1/sources", tags=["credentials"], route_class=JsonRoute, generate_unique_id_function=operation_id
@@ -41,6 +41,11 @@ router = APIRouter(
 LISTING = paging.Listing("sources", paging.BY_ID)
 
 _KEYS_LEFT = "the source has keys, which prove its bearer: revoke them first"
+_FOR_ALL = Problem(
+    ErrorCode.SCOPE_MISSING,
+    "a certificate's name counts for all tenants: where there are several, a credential of scope operator gives it to a source",
+    {"scope": str(Scope.OPERATOR)},
+)
 _BOTH_OR_NEITHER = "certificate_subject belongs to mtls: change both, so that there are both or neither"
 
 
@@ -64,6 +69,7 @@ async def create_source(wanted: SourceNew, change: Change, deps: Deps, response:
             certificate_subject=wanted.certificate_subject,
             secret=secret,
             secret_id=new_id(deps),
+            for_all=Scope.OPERATOR in change.caller.scopes,
             seen=seen,
         )
 
@@ -71,6 +77,8 @@ async def create_source(wanted: SourceNew, change: Change, deps: Deps, response:
         source = await change.make(create)
     except NameTaken as fault:
         raise _taken(fault) from None
+    except NotForOneTenant:
+        raise Refused(_FOR_ALL) from None
     response.headers["location"] = f"/v1/sources/{ids.write(ids.SOURCE, source.id)}"
     return created_source(source, None if secret is None else secret.expose())
 
@@ -98,7 +106,13 @@ async def change_source(source_id: SourceId, wanted: SourceChange, change: Chang
 
     async def make(seen: int) -> tuple[SourceRow, bool]:
         return await change.issuer.change_source(
-            tenant, source_id, lambda source: _decide(wanted, source), secret=secret, secret_id=new_id(deps), seen=seen
+            tenant,
+            source_id,
+            lambda source: _decide(wanted, source),
+            secret=secret,
+            secret_id=new_id(deps),
+            for_all=Scope.OPERATOR in change.caller.scopes,
+            seen=seen,
         )
 
     try:
@@ -107,6 +121,8 @@ async def change_source(source_id: SourceId, wanted: SourceChange, change: Chang
         raise no_such("source") from None
     except NameTaken as fault:
         raise _taken(fault) from None
+    except NotForOneTenant:
+        raise Refused(_FOR_ALL) from None
     except KeysLeft:
         raise invalid([FieldFault(pointer("auth"), _KEYS_LEFT)]) from None
     return changed_source(source, secret.expose() if is_new else None)

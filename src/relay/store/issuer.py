@@ -59,6 +59,10 @@ class NotProvedByBearer(Exception):
     """The source does not ask for a bearer, so a key of it would prove nothing. Nothing is changed."""
 
 
+class NotForOneTenant(Exception):
+    """A certificate's name counts for the whole installation, which others share. Nothing is changed."""
+
+
 class KeysLeft(Exception):
     """The source has keys, which prove a bearer that it would not ask for any more. Nothing is changed."""
 
@@ -186,12 +190,18 @@ class Issuer:
         certificate_subject: str | None,
         secret: Secret | None,
         secret_id: UUID,
+        for_all: bool,
         seen: int | None,
     ) -> SourceRow:
-        """Make a source; its secret is stored as its `auth` needs it. Raises `NoKeyYet` and `NameTaken`."""
+        """Make a source; its secret is stored as its `auth` needs it.
+
+        A certificate's name needs someone who speaks `for_all` tenants where there is more than one. Raises `NoKeyYet`,
+        `NameTaken` and `NotForOneTenant`.
+        """
         async with self._changing(tenant, seen) as connection:
             if await _is_open(connection):
                 raise NoKeyYet
+            await _check_naming(connection, certificate_subject, for_all=for_all)
             sha256, sealed_id = await self._put_away(connection, auth, secret, secret_id)
             row = await _unique(
                 connection,
@@ -224,11 +234,13 @@ class Issuer:
         *,
         secret: Secret,
         secret_id: UUID,
+        for_all: bool,
         seen: int,
     ) -> tuple[SourceRow, bool]:
         """Have a source proved by what `decide` says of it as it is; also answers whether that took the new secret.
 
-        If so, it is the only one from then on. Raises `NoSuchSource`, `NameTaken`, `KeysLeft`, and what `decide` does.
+        If so, it is the only one from then on. Another name of a certificate is subject to what `create_source` says.
+        Raises `NoSuchSource`, `NameTaken`, `NotForOneTenant`, `KeysLeft`, and what `decide` does.
         """
         async with self._changing(tenant, seen) as connection:
             found = await connection.fetchrow(statements.text("get_source"), tenant, source_id)
@@ -239,6 +251,8 @@ class Issuer:
             changes, is_new = proof_changes(source.proof, wanted), wanted.takes_new_secret(source.proof)
             if not changes:
                 return source, False
+            if wanted.certificate_subject != source.certificate_subject:
+                await _check_naming(connection, wanted.certificate_subject, for_all=for_all)
             if Proof.BEARER not in wanted.auth and await connection.fetchval(
                 statements.text("has_keys_of_source"), tenant, source_id
             ):
@@ -359,6 +373,11 @@ class Issuer:
             await put_away(connection, self._vault, secret_id, secret)
             sealed_id = secret_id
         return digest_of(secret.expose()) if Proof.BEARER in auth else None, sealed_id
+
+
+async def _check_naming(connection: Connection, subject: str | None, *, for_all: bool) -> None:
+    if subject is not None and not for_all and await connection.fetchval(statements.text("is_shared")):
+        raise NotForOneTenant
 
 
 async def _is_open(connection: Connection) -> bool:

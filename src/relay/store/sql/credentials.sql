@@ -23,6 +23,12 @@ returning credentials;
 select not exists (select from keys k where k.revoked_at is null)
    and not exists (select from sources s where s.removed_at is null and s.auth <> '{}');
 
+-- name: is_shared
+-- parameters:
+-- index:
+-- Whether the installation has several tenants.
+select count(*) > 1 from (select from tenants t where t.removed_at is null limit 2) as seen;
+
 -- name: insert_key
 -- parameters: id, tenant, name, scopes, source id, sha256
 -- index: keys_name
