@@ -163,7 +163,7 @@ async def test_a_certificate_that_another_tenants_source_has_can_be_no_others(wo
 async def test_where_there_are_several_tenants_only_an_operator_gives_a_certificates_name_to_a_source(
     world: World,
 ) -> None:
-    """A tenant's admin could claim any name else: that of another tenant's sender, or another one of its certificate."""
+    """Else a tenant's admin could claim the name of another's sender, or another name of its certificate."""
     await administered(world)
     operator = list(world.shown)
     theirs = await made(world, "theirs", auth=["hmac"])

@@ -91,8 +91,7 @@ class Administration:
             tenant,
             source_id,
             name,
-            [Proof(proof) for proof in auth],
-            certificate_subject=subject,
+            SourceProof(tuple(Proof(proof) for proof in auth), subject),
             secret=secret,
             secret_id=_new_id(),
             for_all=True,
@@ -118,7 +117,13 @@ class Administration:
         secret, wanted = new_secret(os.urandom(SECRET_ENTROPY_BYTES)), [Proof(proof) for proof in auth]
         proof = SourceProof(tuple(each for each in Proof if each in wanted), subject)
         _, is_new = await self.issuer.change_source(
-            tenant, source.id, lambda _: proof, secret=secret, secret_id=_new_id(), seen=await self.version()
+            tenant,
+            source.id,
+            lambda _: proof,
+            secret=secret,
+            secret_id=_new_id(),
+            for_all=True,
+            seen=await self.version(),
         )
         return Made(source.id, source.name, secret.expose()) if is_new else source
 

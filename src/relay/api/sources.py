@@ -43,7 +43,7 @@ LISTING = paging.Listing("sources", paging.BY_ID)
 _KEYS_LEFT = "the source has keys, which prove its bearer: revoke them first"
 _FOR_ALL = Problem(
     ErrorCode.SCOPE_MISSING,
-    "a certificate's name counts for all tenants: where there are several, a credential of scope operator gives it to a source",
+    "a certificate's name counts for all tenants: where there are several, only an operator gives one to a source",
     {"scope": str(Scope.OPERATOR)},
 )
 _BOTH_OR_NEITHER = "certificate_subject belongs to mtls: change both, so that there are both or neither"
@@ -65,8 +65,7 @@ async def create_source(wanted: SourceNew, change: Change, deps: Deps, response:
             tenant,
             new_id(deps),
             wanted.name,
-            wanted.auth,
-            certificate_subject=wanted.certificate_subject,
+            SourceProof(tuple(proof for proof in Proof if proof in wanted.auth), wanted.certificate_subject),
             secret=secret,
             secret_id=new_id(deps),
             for_all=Scope.OPERATOR in change.caller.scopes,

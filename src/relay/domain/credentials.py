@@ -254,7 +254,7 @@ class Credentials:
                 return _UNSIGNED
             proved.add(Proof.HMAC)
         if Proof.MTLS in source.auth and proofs.subjects:
-            # whose else the certificate may be is no matter: a subject that another tenant made up must end nobody's way
+            # whose else it may be is no matter: a subject that another tenant made up must lock nobody out
             if source.certificate_subject not in proofs.subjects:
                 return _INVALID
             proved.add(Proof.MTLS)

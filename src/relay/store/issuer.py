@@ -185,15 +185,14 @@ class Issuer:
         tenant: str,
         source_id: UUID,
         name: str,
-        auth: Collection[Proof],
+        proof: SourceProof,
         *,
-        certificate_subject: str | None,
         secret: Secret | None,
         secret_id: UUID,
         for_all: bool,
         seen: int | None,
     ) -> SourceRow:
-        """Make a source; its secret is stored as its `auth` needs it.
+        """Make a source; its secret is stored as its proof needs it.
 
         A certificate's name needs someone who speaks `for_all` tenants where there is more than one. Raises `NoKeyYet`,
         `NameTaken` and `NotForOneTenant`.
@@ -201,20 +200,20 @@ class Issuer:
         async with self._changing(tenant, seen) as connection:
             if await _is_open(connection):
                 raise NoKeyYet
-            await _check_naming(connection, certificate_subject, for_all=for_all)
-            sha256, sealed_id = await self._put_away(connection, auth, secret, secret_id)
+            await _check_naming(connection, proof.certificate_subject, for_all=for_all)
+            sha256, sealed_id = await self._put_away(connection, proof.auth, secret, secret_id)
             row = await _unique(
                 connection,
                 "insert_source",
                 source_id,
                 tenant,
                 name,
-                [str(proof) for proof in Proof if proof in auth],
-                certificate_subject,
+                [str(each) for each in proof.auth],
+                proof.certificate_subject,
                 sha256,
                 sealed_id,
             )
-            details = {"auth": row["auth"], "certificate_subject": certificate_subject}
+            details = {"auth": row["auth"], "certificate_subject": proof.certificate_subject}
             await self._enter(
                 connection, tenant, AuditAction.SOURCE_CREATE, ids.write(ids.SOURCE, source_id), name, details
             )
