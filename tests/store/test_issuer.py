@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
+import asyncpg
 import pytest
 
 from relay.domain.credentials import Proof, Scope, digest_of
+from relay.domain.endpoint import EndpointConfig
+from relay.domain.schema import read_name
 from relay.domain.secret import Secret
 from relay.store.credentials import CredentialReader
 from relay.store.database import Connection, Database
-from relay.store.faults import NameTaken
+from relay.store.endpoints import Endpoints
+from relay.store.faults import NameTaken, NoSuchTenant
 from relay.store.issuer import (
     CredentialsChanged,
     KeyRow,
@@ -21,14 +26,15 @@ from relay.store.issuer import (
     NoKeyYet,
     NoSuchKey,
     NoSuchSource,
-    NoSuchTenant,
     NotProvedByBearer,
     TenantInUse,
 )
+from relay.store.schemas import Schemas
 from relay.store.signed_requests import SignedRequest, SignedRequests
 from relay.store.vault import Vault, new_key
 from tests.store.world import new_id
 from tests.support.administration import FAR, TENANT, Administration
+from tests.support.installation import eventually
 
 OTHER = "acct_other"
 
@@ -152,6 +158,61 @@ async def test_an_id_of_a_tenant_is_never_given_twice(made: Administration) -> N
         await made.tenant(OTHER)
     with pytest.raises(NoSuchTenant):
         await made.key("admin", tenant=OTHER)
+
+
+async def make(kind: str, made: Administration, database: Database) -> None:
+    """Make something of the other tenant's."""
+    if kind == "key":
+        await made.key("admin", tenant=OTHER)
+    elif kind == "source":
+        await made.source("hmac", tenant=OTHER)
+    elif kind == "schema":
+        await Schemas(database).put(OTHER, read_name("a/v1"), b"{}")
+    else:
+        config = EndpointConfig(name="a", url="https://example.com/", event_types=("*",))
+        secret = Secret("whsec_" + "a" * 44)
+        endpoints = Endpoints(database, Vault([new_key()]))
+        await endpoints.create(OTHER, new_id(), config, secret_id=new_id(), secret=secret)
+
+
+@pytest.mark.parametrize("removed_first", [True, False])
+@pytest.mark.parametrize("kind", ["endpoint", "schema", "key", "source"])
+async def test_nothing_is_made_for_a_tenant_that_is_being_removed(
+    database: Database, database_dsn: str, kind: str, removed_first: bool
+) -> None:
+    """Both are on their way when either ends: the one that comes first is seen by the other."""
+    made = Administration(database, Vault([new_key()]))
+    await made.key("operator")
+    await made.tenant(OTHER)
+    version = await made.version()
+    making: Callable[[], Awaitable[object]] = partial(make, kind, made, database)
+    removing = partial(made.issuer.remove_tenant, OTHER, seen=version)
+    started: list[asyncio.Task[object]] = []
+    holder, watcher = [await asyncpg.connect(database_dsn) for _ in range(2)]
+    try:
+        async with holder.transaction():
+            await holder.execute("select from versions for update")
+            for work in (removing, making) if removed_first else (making, removing):
+                started.append(asyncio.ensure_future(work()))
+                await eventually(partial(that_many_wait, watcher, len(started)), 10.0, f"{len(started)} wait")
+    finally:
+        await holder.close()
+        await watcher.close()
+    expected: set[type[Exception]] = {NoSuchTenant} if removed_first else {TenantInUse, CredentialsChanged}
+    # a schema keeps no tenant, as events keep none: it is there before the removal, and of use to nobody after it
+    if kind == "schema" and not removed_first:
+        assert await raised(*started) == []
+    else:
+        (fault,) = await raised(*started)
+        assert fault in expected
+
+
+async def that_many_wait(connection: asyncpg.Connection, many: int) -> bool:
+    """Whether so many sessions of this database wait for a lock."""
+    waiting = await connection.fetchval(
+        "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    )
+    return bool(waiting == many)
 
 
 async def test_secrets_are_stored_as_they_are_needed_and_no_other_way(made: Administration, database: Database) -> None:

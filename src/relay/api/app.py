@@ -38,7 +38,8 @@ from relay.api.deps import ApiDeps
 from relay.api.json_route import plain
 from relay.api.readiness import Readiness
 from relay.api.waiting import Waiting
-from relay.store.faults import StoreUnavailable
+from relay.store.faults import NoSuchTenant, StoreUnavailable
+from relay.web.credentials import ELSEWHERE
 from relay.web.exchange import BodyReader
 from relay.web.problems import ErrorCode, FieldFault, Problem, invalid, pointer, refuse
 from relay.web.serving import Guard
@@ -65,6 +66,7 @@ def create_api(deps: ApiDeps) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _framework_error)
     app.add_exception_handler(StoreUnavailable, _unavailable)
+    app.add_exception_handler(NoSuchTenant, _no_such_tenant)
     app.add_middleware(Confirmed, barrier=deps.barrier)
     app.add_middleware(Callers, prover=deps.prover, once=deps.once, bodies=app.state.bodies, emit=deps.emit)
     app.add_middleware(Guard)
@@ -104,6 +106,11 @@ def _answer(problem: Problem) -> Response:
 async def _unavailable(_: Request, error: Exception) -> Response:
     logger.warning("call_failed", extra={"fields": {"detail": str(error)}})
     return _answer(UNAVAILABLE)
+
+
+async def _no_such_tenant(_: Request, __: Exception) -> Response:
+    """The tenant that an operator named was removed since that was looked at."""
+    return _answer(ELSEWHERE)
 
 
 async def _invalid(_: Request, error: Exception) -> Response:

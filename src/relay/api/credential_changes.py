@@ -13,7 +13,8 @@ from fastapi import Depends
 
 from relay.api.deps import By, Calling, Deps
 from relay.domain.credentials import Scope
-from relay.store.issuer import CredentialsChanged, LastKey, NoKeyYet, NoSuchTenant, TenantInUse
+from relay.store.faults import NoSuchTenant
+from relay.store.issuer import CredentialsChanged, LastKey, NoKeyYet, TenantInUse
 from relay.web.credentials import require
 from relay.web.problems import ErrorCode, FieldFault, Problem, Refused, invalid, pointer, refuse
 

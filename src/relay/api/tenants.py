@@ -19,8 +19,8 @@ from relay.api.requests import Cursor, Limit, no_such, only_known_parameters
 from relay.api.sender_models import TenantChange, TenantNew, TenantPage, TenantShown
 from relay.domain.credentials import Scope
 from relay.domain.naming import InvalidName, check_tenant_id
-from relay.store.faults import NameTaken
-from relay.store.issuer import Issuer, NoSuchTenant
+from relay.store.faults import NameTaken, NoSuchTenant
+from relay.store.issuer import Issuer
 from relay.web import paging
 from relay.web.problems import ErrorCode, FieldFault, invalid, pointer
 

@@ -20,8 +20,8 @@ from relay.domain.credentials import SECRET_ENTROPY_BYTES, Scope, new_key_secret
 from relay.domain.secret import Secret
 from relay.settings import Settings
 from relay.store.database import Commits
-from relay.store.faults import NameTaken, StoreUnavailable
-from relay.store.issuer import Issuer, KeyRow, NoSuchTenant
+from relay.store.faults import NameTaken, NoSuchTenant, StoreUnavailable
+from relay.store.issuer import Issuer, KeyRow, NoKeyYet
 
 SECONDS = 10.0
 
@@ -47,6 +47,11 @@ async def create_local_key(
             raise CannotRun(f"another key of {tenant} is called {name!r}: choose another name") from fault
         except NoSuchTenant as fault:
             raise CannotRun(f"there is no tenant {tenant}: leave --tenant out for acct_default") from fault
+        except NoKeyYet as fault:
+            raise CannotRun(
+                "nobody has a credential yet, and the first key has to be one that may make others:"
+                " run `relay keys create --local` first (it makes an admin key)"
+            ) from fault
         except StoreUnavailable as fault:
             raise away(fault) from fault
     return key, secret

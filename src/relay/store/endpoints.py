@@ -35,6 +35,7 @@ from relay.store.database import Connection, Database
 from relay.store.faults import NameTaken
 from relay.store.journal import Versions
 from relay.store.keys import put_away
+from relay.store.tenants import hold_tenant
 from relay.store.vault import Vault, VaultLocked
 
 ConfigChange = Callable[[EndpointConfig], EndpointConfig]
@@ -68,8 +69,9 @@ class Endpoints:
     async def create(
         self, tenant: str, endpoint_id: UUID, config: EndpointConfig, *, secret_id: UUID, secret: Secret
     ) -> Endpoint:
-        """Store a new endpoint and its secret. Raises `NameTaken`."""
+        """Store a new endpoint and its secret. Raises `NameTaken` and `NoSuchTenant`."""
         async with self._database.transaction() as connection:
+            await hold_tenant(connection, tenant)
             await put_away(connection, self._vault, secret_id, secret)
             row = await _unique(
                 connection,

@@ -72,6 +72,10 @@ class NotMigrated(Exception):
     """The database lacks migrations of this version of Relay; the text names the command to run."""
 
 
+class NoSuchTenant(Exception):
+    """There is no tenant of that id. Nothing is changed."""
+
+
 class NameTaken(Exception):
     """Another endpoint of the tenant has that name."""
 

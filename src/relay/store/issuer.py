@@ -1,7 +1,7 @@
 """Tenants, sources and keys in the database: making them and ending them.
 
-Owns every change of credentials. Invariants: each counts up the version of the credentials first of all, in its own
-transaction, so they happen one after the other and no process takes an ended one for good; while nobody has a
+Owns every change of credentials. Invariants: each counts up the version of the credentials before anything else, in
+its own transaction, so they happen one after the other and no process takes an ended one for good; while nobody has a
 credential, the first is a key that may make others; and every tenant that has one such key keeps one.
 """
 
@@ -22,7 +22,7 @@ from relay.domain.naming import partition_of
 from relay.domain.secret import Secret
 from relay.store import audit, statements
 from relay.store.database import Connection, Database
-from relay.store.faults import NameTaken
+from relay.store.faults import NameTaken, NoSuchTenant
 from relay.store.keys import put_away
 from relay.store.vault import Vault
 
@@ -45,10 +45,6 @@ class NoSuchKey(Exception):
 
 class NoSuchSource(Exception):
     """The tenant has no source of that name or id. Nothing is changed."""
-
-
-class NoSuchTenant(Exception):
-    """There is no tenant of that id. Nothing is changed."""
 
 
 class TenantInUse(Exception):
@@ -327,7 +323,7 @@ class Issuer:
 
     async def remove_tenant(self, tenant: str, *, seen: int) -> None:
         """End a tenant that has no endpoints, sources and keys any more. Raises `TenantInUse`."""
-        async with self._changing(tenant, seen) as connection:
+        async with self._changing(tenant, seen, ends=True) as connection:
             if await connection.fetchval(statements.text("remove_tenant"), tenant) is None:
                 raise TenantInUse
             await self._enter(connection, tenant, AuditAction.TENANT_REMOVE, tenant)
@@ -338,8 +334,11 @@ class Issuer:
             return await _is_open(connection)
 
     @asynccontextmanager
-    async def _changing(self, tenant: str | None, seen: int | None) -> AsyncIterator[Connection]:
+    async def _changing(self, tenant: str | None, seen: int | None, *, ends: bool = False) -> AsyncIterator[Connection]:
         async with self._database.transaction() as connection:
+            if ends:
+                # before the versions, like whoever holds it; what they have made is seen by the next statement
+                await connection.execute(statements.text("lock_tenant"), tenant)
             if await connection.fetchval(statements.text("bump_credentials"), seen) is None:
                 raise CredentialsChanged
             if tenant is not None and not await connection.fetchval(statements.text("has_tenant"), tenant):

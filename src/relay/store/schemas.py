@@ -19,6 +19,7 @@ from relay.domain.schema import SchemaName
 from relay.store import audit, statements
 from relay.store.database import Database
 from relay.store.faults import CatalogueFull
+from relay.store.tenants import hold_tenant
 
 MOST_SCHEMAS = 10_000
 """How many a tenant may have, over all types and versions: every gateway keeps the list of them."""
@@ -83,9 +84,10 @@ class Schemas:
     async def put(self, tenant: str, name: SchemaName, text: bytes) -> Put:
         """Store a schema, unless there is one of that name: that is answered, whatever it is.
 
-        Raises `CatalogueFull`.
+        Raises `CatalogueFull` and `NoSuchTenant`.
         """
         async with self._database.transaction() as connection:
+            await hold_tenant(connection, tenant)
             created_at = await connection.fetchval(
                 statements.text("insert_schema"), tenant, name.type, name.number, text, MOST_SCHEMAS
             )

@@ -155,6 +155,19 @@ where t.id = $1 and t.removed_at is null
   and not exists (select from endpoints e where e.tenant = $1 and e.removed_at is null)
 returning t.id;
 
+-- name: lock_tenant
+-- parameters: tenant
+-- index: tenants_pkey
+-- Waits for whoever makes something of the tenant's, and lets nobody else begin with it.
+select from tenants t where t.id = $1 for no key update;
+
+-- name: hold_tenant
+-- parameters: tenant
+-- index: tenants_pkey
+-- A row if there is that tenant, which is not removed until the end of the transaction. First of all in whatever makes
+-- something of a tenant's and does not count up the credentials, as a removal does.
+select t.id from tenants t where t.id = $1 and t.removed_at is null for share;
+
 -- name: has_tenant
 -- parameters: tenant
 -- index: tenants_pkey
