@@ -45,11 +45,12 @@ async def test_what_nobody_acks_is_sent_again_to_it_alone_and_dead_after_twelve_
     receipt = await house.event(silent, await house.endpoint(receiver.url()))
     async with house.dispatching(HASTY):
         await house.until(lambda: bool(house.heard(DeadLettered)))
-    assert [each.reason for each in house.heard(DeadLettered)] == [DeadReason.EXHAUSTED]
+    (told,) = house.heard(DeadLettered)
     assert sum(each.count for each in house.heard(ReceiptsRedriven)) == reconciler.MOST_GENERATIONS - 1
     owed = {each.endpoint_id: each for each in (await house.receipt(receipt)).deliveries}
     dead, acked = owed.pop(silent), owed.popitem()[1]
     assert (dead.status, dead.attempts, dead.generation) == (DeliveryStatus.DEAD, 12, 11)
+    assert (told.reason, told.delivery_ids) == (DeadReason.EXHAUSTED, (dead.id,))
     assert (acked.status, acked.attempts) == (DeliveryStatus.DELIVERED, 1)
     arrived = receiver.received()
     assert (len(arrived), len({arrival.delivery_id for arrival in arrived})) == (13, 2)

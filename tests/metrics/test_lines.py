@@ -162,6 +162,7 @@ def test_a_dead_letters_line_says_why(logger: logging.Logger, kept: Kept) -> Non
         (t.QuorumLost("no standby confirms"), "ERROR"),
         (t.SendsFailedHere(3, "billing", "Too many open files"), "WARNING"),
         (t.DeadLettered("", DeadReason.NO_ROUTE), "WARNING"),
+        (t.DeadLettered("billing", DeadReason.EXHAUSTED, 1, (DELIVERY,)), "WARNING"),
         (t.BreakerMoved("billing", BreakerState.OPEN, 1, 30.0), "WARNING"),
         (t.BrokerModeChanged(active=False, reason="gone"), "WARNING"),
         (t.BreakerMoved("billing", BreakerState.CLOSED, 0, 0.0), "INFO"),

@@ -42,9 +42,9 @@ class Reconciler:
             if done.redriven:
                 self._emit(ReceiptsRedriven(done.receipts))
                 self._alarm.ring()
-            for consumer, count in done.dead.items():
-                self._emit(DeadLettered(consumer, DeadReason.EXHAUSTED, count))
-            moved = done.redriven + sum(done.dead.values())
+            for consumer, deliveries in done.dead.items():
+                self._emit(DeadLettered(consumer, DeadReason.EXHAUSTED, len(deliveries), tuple(deliveries)))
+            moved = done.redriven + sum(map(len, done.dead.values()))
             self._emit(LoopSucceeded(Loop.RECONCILER, moved))
             if moved < BATCH:
                 await self._ambient.sleep(self._every_seconds)

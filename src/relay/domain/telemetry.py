@@ -252,11 +252,13 @@ class LeasesReaped:
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
-    """So many deliveries wait for a person. `consumer` is empty where no rule matched."""
+    """So many deliveries wait for a person. `consumer` is empty where no rule matched; `delivery_ids` are named
+    where no attempt's line names them."""
 
     consumer: str
     reason: DeadReason
     count: int = 1
+    delivery_ids: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ _TOLD_OTHERWISE = frozenset({HandBackReason.GATE, HandBackReason.LOCAL})
 
 def _of_dead_letter(happening: t.DeadLettered) -> int:
     """debug where an attempt's line tells it, else warning"""
-    return DEBUG if happening.reason in _TOLD_PER_ATTEMPT else WARNING
+    return DEBUG if happening.reason in _TOLD_PER_ATTEMPT and not happening.delivery_ids else WARNING
 
 
 def _of_hand_back(happening: t.DeliveriesHandedBack) -> int:

@@ -6,7 +6,6 @@ however often, and a receipt is closed by exactly one of them.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,12 +46,12 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What a round of the reconciler did: how many receipts had something sent again, how many deliveries were, and how
-    many of each consumer became dead letters."""
+    """What a round of the reconciler did: how many receipts had something sent again, how many deliveries were, and
+    which of each consumer became dead letters."""
 
     receipts: int
     redriven: int
-    dead: Mapping[str, int]
+    dead: Mapping[str, Sequence[UUID]]
 
 
 class Acks:
@@ -106,4 +105,8 @@ class Acks:
                 f"no ack came within {deadline_seconds:g} s of the 2xx",
             )
         again = [row["receipt_id"] for row in rows if not row["is_last"]]
-        return Reconciled(len(set(again)), len(again), Counter(row["consumer"] for row in rows if row["is_last"]))
+        dead: dict[str, list[UUID]] = {}
+        for row in rows:
+            if row["is_last"]:
+                dead.setdefault(row["consumer"], []).append(row["id"])
+        return Reconciled(len(set(again)), len(again), dead)

@@ -49,5 +49,5 @@ with late as materialized (
 ), marked as (
     update receipts r set redriven = true where r.id = any (array(select l.id from locked l))
 )
-select m.receipt_id, m.is_last, e.name as consumer from moved m
+select m.id, m.receipt_id, m.is_last, e.name as consumer from moved m
 cross join lateral (select e0.name from endpoints e0 where e0.id = m.endpoint_id offset 0) e;
