@@ -12,12 +12,12 @@ import pytest
 
 from tests.support.database import Server
 from tests.support.installation import UNLIMITED, Installation, Service, add_endpoint, api, post
-from tests.support.programs import Programs, find_programs
+from tests.support.programs import Programs
 from tests.support.prometheus import Prometheus, targets_of
 from tests.support.receiver import Receiver
-from tests.system.conftest import database_owner_dsn, ended, fresh_database, installation, template_database
+from tests.system.conftest import database_owner_dsn, ended, fresh_database, installation, programs, template_database
 
-__all__ = ["database_owner_dsn", "installation", "template_database"]  # fixtures
+__all__ = ["database_owner_dsn", "installation", "programs", "template_database"]  # fixtures
 
 WITHIN = 60.0
 
@@ -32,12 +32,6 @@ STRICT = {
 """The dispatcher refuses what this gateway accepts: all of loopback but the one address that the receiver is at."""
 
 ONE_TRY = {"retry": {"max_attempts": 1, "base_seconds": 1, "max_seconds": 1, "window_seconds": 60}}
-
-
-@pytest.fixture(scope="session")
-def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    """Prometheus and promtool."""
-    return find_programs(request.config, tmp_path_factory)
 
 
 @dataclass(frozen=True, slots=True)

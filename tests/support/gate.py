@@ -34,9 +34,10 @@ class Visit:
         """Which attempt it says it is."""
         return int(self.headers["relay-attempt"])
 
-    def answer(self, status: int = 200) -> None:
+    def answer(self, status: int = 200, *, retry_after: int | None = None) -> None:
         """Answer, and keep the connection. Whoever asked may be gone."""
-        self.writer.write(b"HTTP/1.1 %d Said\r\ncontent-length: 0\r\n\r\n" % status)
+        header = b"" if retry_after is None else b"retry-after: %d\r\n" % retry_after
+        self.writer.write(b"HTTP/1.1 %d Said\r\n%bcontent-length: 0\r\n\r\n" % (status, header))
 
 
 class Gate:
@@ -46,14 +47,24 @@ class Gate:
         self._visits: asyncio.Queue[Visit] = asyncio.Queue()
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._port = 0
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, LOOPBACK, 0)
+        await self.rise()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.die()
+
+    async def rise(self) -> None:
+        """Listen, where it did before if it died."""
+        self._server = await asyncio.start_server(self._serve, LOOPBACK, self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def die(self) -> None:
+        """Listen no more, and leave whoever waits without an answer."""
         assert self._server is not None
         self._server.close()
         for writer in self._writers:
@@ -63,8 +74,7 @@ class Gate:
     @property
     def url(self) -> str:
         """Where it listens."""
-        assert self._server is not None
-        return f"http://{LOOPBACK}:{self._server.sockets[0].getsockname()[1]}/gate"
+        return f"http://{LOOPBACK}:{self._port}/gate"
 
     @property
     def waiting(self) -> int:

@@ -36,6 +36,7 @@ class Link:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._near: set[asyncio.StreamWriter] = set()
+        self._is_down = False
         self.losses = 0
 
     def freeze(self) -> None:
@@ -46,6 +47,15 @@ class Link:
     def thaw(self) -> None:
         """Let everything through that was held back."""
         self._flowing.set()
+
+    def go_down(self) -> None:
+        """From now on cut every connection, and each new one as it comes."""
+        self._is_down = True
+        self.cut(reset=True)
+
+    def come_up(self) -> None:
+        """Take connections again."""
+        self._is_down = False
 
     @property
     def dsn(self) -> str:
@@ -91,6 +101,9 @@ class Link:
         await self._server.wait_closed()
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_down:
+            writer.transport.abort()
+            return
         far_reader, far_writer = await dial(urlunsplit(self._parts))
         ends = {writer, far_writer}
         self._writers |= ends

@@ -79,11 +79,13 @@ class Alert(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Pace:
     """How rules are changed for a test: durations are divided by `quicker`, and the threshold at the end of the
-    expression of an alert in `thresholds` is replaced. A window keeps `LEAST_SCRAPES`.
+    expression of an alert in `thresholds` is replaced. A window keeps `LEAST_SCRAPES`. An alert in `holds` has to be
+    true for so many seconds, whatever the pace: what one scrape that comes late on a busy machine would raise.
     """
 
     quicker: int = 1
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    holds: Mapping[str, float] = field(default_factory=dict)
 
     def rules(self, path: Path) -> dict[str, Any]:
         """A rule file of `ops`, at this pace."""
@@ -101,6 +103,8 @@ class Pace:
             length = _DURATION.fullmatch(rule["for"])
             assert length is not None, rule["for"]
             rule["for"] = self._shrunk(length[1], length[2], at_least=1)
+        if (held := self.holds.get(rule.get("alert", ""))) is not None:
+            rule["for"] = f"{round(held * 1000)}ms"
         if (wanted := self.thresholds.get(rule.get("alert", ""))) is not None:
             rule["expr"], changed = _THRESHOLD.subn(rf"\g<1> {wanted}", rule["expr"].rstrip())
             assert changed == 1, f"{rule['alert']} does not end with a threshold"

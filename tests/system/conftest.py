@@ -21,6 +21,7 @@ from tests.support.database import Server
 from tests.support.github_payloads import Payload, read_payloads
 from tests.support.installation import Installation, Service
 from tests.support.npm import kept_folder
+from tests.support.programs import Programs, find_programs
 from tests.support.receiver import Receiver
 from tests.support.vendors import Vendors
 from tests.support.verified import assert_right
@@ -140,6 +141,12 @@ def on_three(
             yield made
         finally:
             cluster.thaw()
+
+
+@pytest.fixture(scope="session")
+def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    """Prometheus and promtool."""
+    return find_programs(request.config, tmp_path_factory)
 
 
 @pytest.fixture
