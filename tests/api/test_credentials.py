@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import asyncpg
@@ -13,7 +14,7 @@ from relay.domain import ids
 from relay.domain.credentials import Scope, held
 from relay.domain.telemetry import RejectReason, RequestRefused
 from tests.api.description import operations
-from tests.api.world import World
+from tests.api.world import JSON, World
 from tests.support.administration import bearer, signed
 from tests.support.asgi import Reply, call
 from tests.support.installation import eventually
@@ -195,6 +196,28 @@ async def test_an_operator_works_in_the_tenant_that_it_names(world: World) -> No
     world.shown[:] = [bearer(key["secret"])]
     assert [each["id"] for each in (await world.get(TENANTS)).json()["data"]] == [tenant["id"]]
     assert refused(await world.get(KEYS, ("Relay-Tenant", "acct_default"))) == (403, "scope_missing")
+
+
+async def test_an_operator_names_one_tenant(world: World) -> None:
+    """In the header, in the body or the query, or the same one in both; another one in each is nobody's wish."""
+    await administered(world, "operator")
+    await created(world, TENANTS, id=OTHER, name="Other")
+    for named, given in ((OTHER, "acct_default"), ("acct_default", OTHER)):
+        inside = [*world.shown, ("Relay-Tenant", named), JSON]
+        for path, fields in ((KEYS, {"scopes": ["read"]}), (SOURCES, {"auth": ["hmac"]})):
+            body = json.dumps({"name": f"{named}-x", "tenant": given, **fields}).encode()
+            reply = await call(world.app, "POST", path, headers=inside, body=body)
+            assert [each["pointer"] for each in reply.json()["errors"]] == ["/tenant"]
+            body = json.dumps({"name": f"{named}-x", "tenant": named, **fields}).encode()
+            assert (await call(world.app, "POST", path, headers=inside, body=body)).json()["tenant"] == named
+        assert refused(await world.get(f"/v1/audit?tenant={given}", ("Relay-Tenant", named))) == (400, "bad_filter")
+        assert (await world.get(f"/v1/audit?tenant={named}", ("Relay-Tenant", named))).status == 200
+
+
+async def test_a_scope_or_a_proof_that_is_named_twice_counts_once(world: World) -> None:
+    await administered(world, "admin")
+    assert (await created(world, KEYS, name="k", scopes=["read", "ingest", "read"]))["scopes"] == ["ingest", "read"]
+    assert (await created(world, SOURCES, name="s", auth=["bearer", "bearer"]))["auth"] == ["bearer"]
 
 
 async def test_a_tenant_goes_once_it_has_nothing(world: World) -> None:

@@ -77,6 +77,19 @@ async def test_a_name_that_is_none_is_refused_when_put_and_not_there_when_asked_
     assert (await shared_world.get(f"/v1/schemas/{name}")).status == 404
 
 
+@pytest.mark.parametrize("body", [b"[]", b"5", b'"x"', b"null"])
+async def test_a_schema_that_is_no_object_is_refused_as_a_whole(shared_world: World, body: bytes) -> None:
+    ((place, detail),) = faults(await put(shared_world, "invoice.paid/v1", body))
+    assert (place, detail) == ("", "a schema is an object, or true or false")
+
+
+@pytest.mark.parametrize("number", [b"1e999", b"9" * 5000], ids=["1e999", "5,000 digits"])
+async def test_a_schema_with_a_number_that_nobody_reads_says_so(shared_world: World, number: bytes) -> None:
+    reply = await put(shared_world, "invoice.paid/v1", b'{"minimum":%b}' % number)
+    assert (reply.status, reply.code) == (400, "malformed")
+    assert "a number that is too large" in reply.json()["detail"]
+
+
 async def test_lists_are_in_order_and_in_pages(world: World) -> None:
     for name in ("b/v10", "b/v2", "a.x/v1", "B/v1"):
         assert (await put(world, name, SCHEMA)).status == 201

@@ -3,6 +3,8 @@
 import re
 import shlex
 import sys
+from importlib import import_module
+from types import ModuleType
 
 import click
 import pytest
@@ -52,3 +54,14 @@ def test_every_command_of_the_list_is_there_under_its_name() -> None:
         assert command is not None
         assert command.name == name
         assert entry.summary.endswith(".")
+
+
+def test_the_page_names_every_command_that_calls_the_api() -> None:
+    callers = {name for name, entry in COMMANDS.items() if hasattr(_module(entry.module), "connect")}
+    page = " ".join(generated.COMMANDS.page.read_text().split())
+    (clients,) = re.findall(r"- \*\*Clients\.\*\* (.+?) call ", page)
+    assert set(re.findall(r"`([a-z-]+)`", clients)) == callers
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"relay.cli.commands.{name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -69,6 +70,24 @@ def test_the_one_dialect_may_be_named(schema: object) -> None:
 @pytest.mark.parametrize("named", ["http://evil.example.test/meta", "http://json-schema.org/draft-07/schema#", 1])
 def test_no_other_dialect_is_taken(named: object) -> None:
     assert refusal({"$schema": named}).pointer == "/$schema"
+
+
+@pytest.mark.parametrize(
+    ("around", "place"),
+    [
+        (lambda inner: {"$defs": {"a": inner}}, "/$defs/a"),
+        (lambda inner: {"properties": {"p/q": {"items": inner}}}, "/properties/p~1q/items"),
+        (lambda inner: {"allOf": [True, inner]}, "/allOf/1"),
+    ],
+)
+def test_no_part_of_a_schema_is_of_another_dialect(
+    around: Callable[[dict[str, object]], dict[str, object]], place: str
+) -> None:
+    """But it may name the one, and data that looks like a schema is data."""
+    named = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    assert refusal(around({**named})).pointer == f"{place}/$schema"
+    examine(around({"$schema": DIALECT}))
+    examine(around({"const": named, "enum": [named], "properties": {"$schema": {"type": "string"}}}))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, Field
 
 from relay.api.deps import Calling, Deps
@@ -17,13 +17,14 @@ from relay.api.fields import EntryText
 from relay.api.fields import Instant as InstantText
 from relay.api.filters import Instant, Words
 from relay.api.problem_documentation import LISTED, problems
-from relay.api.requests import Cursor, Limit, only_known_parameters
+from relay.api.requests import Cursor, Limit, contradicts_header, only_known_parameters
 from relay.domain import ids
 from relay.domain.audit import AuditAction
 from relay.domain.credentials import Scope
 from relay.store.audit import AUDIT_NEWEST, AuditEntry, AuditFilter, AuditPlace
 from relay.web import instants, paging
 from relay.web.credentials import Caller, require
+from relay.web.problems import ErrorCode, refuse
 
 router = APIRouter(prefix="/v1", tags=["credentials"], generate_unique_id_function=operation_id)
 
@@ -95,6 +96,7 @@ def _filter(
 
 @router.get("/audit", responses=problems(*LISTED), dependencies=[Depends(only_known_parameters)])
 async def list_audit(
+    request: Request,
     deps: Deps,
     caller: Calling,
     wanted: Annotated[AuditFilter, Depends(_filter)],
@@ -106,6 +108,8 @@ async def list_audit(
     removed, and hold no secret.
     """
     of = _tenant(caller, tenant)
+    if contradicts_header(request, tenant):
+        raise refuse(ErrorCode.BAD_FILTER, "tenant: the header Relay-Tenant names another one; name one tenant")
     listing = _listing(of, wanted)
     before = AUDIT_NEWEST if cursor is None else listing.read_cursor(cursor)
     page = await deps.audit.list(of, wanted, before=before, limit=limit)

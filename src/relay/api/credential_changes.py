@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
-from fastapi import Depends
+from fastapi import Depends, Request
 
 from relay.api.deps import By, Calling, Deps
+from relay.api.requests import contradicts_header
 from relay.domain.credentials import Scope
 from relay.store.faults import NoSuchTenant
 from relay.store.issuer import CredentialsChanged, LastKey, NoKeyYet, TenantInUse
@@ -43,17 +44,21 @@ CODES = (
 class _Change:
     """A change that a caller asks for."""
 
-    def __init__(self, deps: Deps, caller: Calling, author: By) -> None:
+    def __init__(self, request: Request, deps: Deps, caller: Calling, author: By) -> None:
+        self._request = request
         self.deps = deps
         self.caller = caller
         self.issuer = deps.issuer.by(author)
 
     def tenant(self, wanted: str | None) -> str:
-        """The tenant that it is for. Raises `Refused` (`scope_missing`) where the caller is not for that one."""
-        if wanted is None or wanted == self.caller.tenant:
-            return self.caller.tenant
-        require(self.caller, Scope.OPERATOR)
-        return wanted
+        """The tenant that it is for. Raises `Refused`: `scope_missing` where the caller is not for that one, `invalid`
+        where it names two.
+        """
+        if wanted is not None and wanted != self.caller.tenant:
+            require(self.caller, Scope.OPERATOR)
+        if contradicts_header(self._request, wanted):
+            raise invalid([FieldFault(pointer("tenant"), "the header Relay-Tenant names another one; name one tenant")])
+        return self.caller.tenant if wanted is None else wanted
 
     async def make(self, change: Callable[[int], Awaitable[T]]) -> T:
         """Make the change, by the version of the credentials that it is given. Raises `Refused`."""

@@ -61,8 +61,8 @@ class JsonRoute(APIRoute):
             raise refuse(ErrorCode.MALFORMED, self.NO_BODY)
         try:
             value = decode_json(msgspec.json.decode, body)
-        except msgspec.ValidationError as fault:
-            raise refuse(ErrorCode.MALFORMED, f"the body holds a number that is too large: {fault}") from None
+        except msgspec.ValidationError:
+            raise refuse(ErrorCode.MALFORMED, _TOO_LARGE) from None
         if value is None and (not is_required or self.NO_OBJECT is ErrorCode.BAD_FILTER):
             # for the framework null is no body, and that would be every default
             raise refuse(self.NO_OBJECT, "the body should be an object")
@@ -118,3 +118,5 @@ def _name(part: str | int) -> str:
 
 
 _NAME_CHARACTERS = 40
+
+_TOO_LARGE = "the body holds a number that is too large: at most 1.8e308, and whole numbers of 4,300 digits, are read"

@@ -45,6 +45,15 @@ def only_known_parameters(request: Request) -> None:
         raise refuse(ErrorCode.BAD_FILTER, f"given more than once: {', '.join(twice)}")
 
 
+def contradicts_header(request: Request, tenant: str | None) -> bool:
+    """Whether a tenant that is named in the body or the query is another one than `Relay-Tenant` names.
+
+    Neither may win in silence: whoever names two has made a mistake in one of them.
+    """
+    named = request.headers.get("relay-tenant")
+    return named is not None and tenant is not None and named != tenant
+
+
 def read_id(prefix: str, text: str) -> UUID:
     """The id in a path. Raises `Refused` (`not_found`)."""
     try:

@@ -101,7 +101,6 @@ def examine(schema: object) -> Work:
             return Work(1, is_bounded=True)
         raise InvalidSchema("", "a schema is an object, or true or false")
     _check_depth(schema)
-    _check_dialect(schema)
     return _Examination(schema).judge()
 
 
@@ -132,6 +131,7 @@ class _Examination:
             if not isinstance(schema, dict):
                 continue
             self._pointers[id(schema)] = pointer
+            _check_dialect(pointer, schema)
             if pointer and "$id" in schema:
                 raise InvalidSchema(f"{pointer}/$id", "only the whole schema may have an $id")
             for keyword in ("$anchor", "$dynamicAnchor"):
@@ -238,10 +238,10 @@ def _check_depth(schema: dict[str, object]) -> None:
         waiting += [(each, depth + 1) for each in _parts_of(value) if isinstance(each, dict | list)]
 
 
-def _check_dialect(schema: dict[str, object]) -> None:
+def _check_dialect(pointer: str, schema: dict[str, object]) -> None:
     named = schema.get("$schema", DIALECT)
     if named not in (DIALECT, DIALECT + "#"):
-        raise InvalidSchema("/$schema", f"only {DIALECT} is known; leave it out, or name that")
+        raise InvalidSchema(f"{pointer}/$schema", f"only {DIALECT} is known; leave it out, or name that")
 
 
 def _read_base(schema: dict[str, object]) -> str:
