@@ -204,15 +204,15 @@ async def test_a_schema_that_is_new_to_a_gateway_is_read_once_and_waits_for_no_o
     asked: list[bytes] = []
     weigh = world.judge.weigh
 
-    async def noted(schema: bytes) -> Weighed | Sequence[FieldFault]:
+    async def noted(tenant: str, schema: bytes) -> Weighed | Sequence[FieldFault]:
         asked.append(schema)
-        return await weigh(schema)
+        return await weigh(tenant, schema)
 
     async def all_have_asked() -> bool:
         return len(asked) == len(names)
 
     monkeypatch.setattr(world.judge, "weigh", noted)
-    async with world.judge._turn:
+    async with world.judge._first.turn("whoever"):
         posts = [asyncio.create_task(world.post(event(name))) for name in names * 2]
         await eventually(all_have_asked, 10.0, "each schema waits for the judge's turn")
     assert [reply.status for reply in await asyncio.gather(*posts)] == [202] * 8
@@ -224,7 +224,7 @@ async def test_a_schema_that_could_not_be_read_is_read_anew_for_the_next_event(
 ) -> None:
     await world.put_schema("invoice.paid/v1", True)
     monkeypatch.setattr(judging, "WAITING_SECONDS", 0.05)
-    async with world.judge._turn:
+    async with world.judge._first.turn("whoever"):
         assert (await world.post()).code == "overloaded"
     monkeypatch.undo()
     assert (await world.post()).status == 202

@@ -111,7 +111,7 @@ async def put_schema(
     if len(text) > MOST_SCHEMA_BYTES:
         detail = f"a schema may have at most {MOST_SCHEMA_BYTES} bytes"
         raise refuse(ErrorCode.PAYLOAD_TOO_LARGE, detail, limit_bytes=MOST_SCHEMA_BYTES)
-    await _check_schema(deps, text)
+    await _check_schema(deps, tenant, text)
     try:
         put = await deps.schemas.by(author).put(tenant, name, text)
     except CatalogueFull as fault:
@@ -171,10 +171,10 @@ async def list_event_types(
 _FIRST = SchemaName("", 0)
 
 
-async def _check_schema(deps: ApiDeps, text: bytes) -> None:
+async def _check_schema(deps: ApiDeps, tenant: str, text: bytes) -> None:
     """Raises `Refused` (`invalid`) with what is wrong with a schema."""
     try:
-        found: Weighed | Sequence[FieldFault] = await deps.judge.weigh(text)
+        found: Weighed | Sequence[FieldFault] = await deps.judge.weigh(tenant, text)
     except BeyondBounds:
         found = [FieldFault("", "it takes longer, or more memory, to compile than there is for a schema")]
     if not isinstance(found, Weighed):

@@ -137,7 +137,7 @@ class Checks:
                 # no JSON, or a number that this process had better not write out
                 pass
         try:
-            return await self._judge.look(ready.text, payload)
+            return await self._judge.look(tenant, ready.text, payload)
         except BeyondBounds:
             return (FieldFault("", "checking the payload takes longer, or more memory, than there is for it"),)
 
@@ -161,7 +161,7 @@ class Checks:
         stored = await self._schemas.read(tenant, name)
         if stored is None:
             raise StoreUnavailable(f"the catalogue has {name}, and the database has not")
-        ready = await self._prepare(stored.text)
+        ready = await self._prepare(tenant, stored.text)
         if self._kept_bytes > MOST_KEPT_BYTES:
             self._ready.clear()
             self._kept_bytes = 0
@@ -169,9 +169,9 @@ class Checks:
         self._kept_bytes += len(stored.text)
         return ready
 
-    async def _prepare(self, text: bytes) -> _Ready:
+    async def _prepare(self, tenant: str, text: bytes) -> _Ready:
         try:
-            weighed = await self._judge.weigh(text)
+            weighed = await self._judge.weigh(tenant, text)
         except BeyondBounds:
             weighed = [FieldFault("", "it takes too long to compile")]
         if not isinstance(weighed, Weighed):

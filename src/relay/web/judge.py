@@ -7,6 +7,7 @@ timer, because nothing in this process could end a look that has begun. What is 
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import sys
@@ -69,6 +70,14 @@ class Broken(msgspec.Struct, tag="broken", array_like=True):
 Question = Admitting | Looking
 Answer = Admitted | Found | Broken
 
+
+class Said(msgspec.Struct, array_like=True):
+    """An answer, and the processor time that it took."""
+
+    answer: Answer
+    seconds: float
+
+
 NO_JSON = FieldFault("", "the payload is no JSON, or nested too deeply, and its type has a schema")
 
 _questions = msgspec.msgpack.Decoder(Question)
@@ -94,14 +103,16 @@ def serve(questions: BinaryIO, answers: BinaryIO) -> None:
         question = _questions.decode(questions.read(int.from_bytes(length, "big")))
         seconds = ADMITTING_SECONDS if isinstance(question, Admitting) else LOOKING_SECONDS
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        said = msgspec.msgpack.encode(answer(question))
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        found = answer(question)
+        left, _ = signal.setitimer(signal.ITIMER_PROF, 0)
+        said = msgspec.msgpack.encode(Said(found, seconds - left))
         answers.write(len(said).to_bytes(LENGTH_BYTES, "big") + said)
         answers.flush()
 
 
 def main() -> None:
-    """Serve whoever started this process."""
+    """Serve whoever started this process, which says how nice to others it is to be."""
+    os.nice(int(sys.argv[1]))
     # an interrupt from a terminal is for everybody; this process ends with its pipe, and its end by time is no crash
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(OUT_OF_TIME, signal.SIG_DFL)

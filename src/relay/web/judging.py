@@ -1,6 +1,8 @@
 """Schemas and payloads judged beside the event loop, in a process that is ended when it takes too long.
 
-Owns that process (`judge`): its start at the first question, the one question at a time, its end. The library holds
+Owns two such processes (`judge`): the start of each at its first question, the one question at a time, its end. The
+second is for tenants of whose questions one took long: others do not wait for them, and they wait for each other in
+turn. The library holds
 the interpreter while it works, so threads would not help; and what a schema of a few hundred bytes can ask for has no
 bound, so the only one is a process that dies. Invariant: every question comes to an end, and none changes what another
 is answered.
@@ -14,18 +16,29 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import msgspec
 
 from relay.web import judge
-from relay.web.judge import LENGTH_BYTES, Admitted, Admitting, Answer, Broken, Found, Looking, Question
+from relay.web.judge import LENGTH_BYTES, Admitted, Admitting, Answer, Broken, Found, Looking, Question, Said
 from relay.web.problems import ErrorCode, FieldFault, Problem, Refused
+from relay.web.turns import Turns
 
 MOST_WAITING = 200
-"""How many questions may wait for the one under way."""
+"""How many questions of one tenant may wait for the one under way."""
+
+LONG_SECONDS = 0.05
+"""What a question may take of the judge's processor time and be an ordinary one."""
+
+WATCHED_QUESTIONS = 100
+"""How many ordinary questions it takes until a tenant that had another one is back among the others."""
+
+SECOND_NICENESS = 10
+"""The second judge's: what it takes shall not be taken from the gateway beside it."""
 
 WAITING_SECONDS = 5.0
 """How long a question waits for its turn."""
@@ -60,48 +73,97 @@ class Weighed:
 
 
 class Judge:
-    """One judge for a process; made when it is first asked, and again when one was lost."""
+    """The judges of a process; each is made when it is first asked, and again when one was lost."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
-        self._waiting = 0
-        self._process: Process | None = None
+        self._first, self._second = _Asking(niceness=0), _Asking(niceness=SECOND_NICENESS)
+        self._watched: dict[str, int] = {}
+        """How many ordinary questions are still wanted of a tenant that had a long one."""
 
-    async def weigh(self, schema: bytes) -> Weighed | Sequence[FieldFault]:
+    async def weigh(self, tenant: str, schema: bytes) -> Weighed | Sequence[FieldFault]:
         """Whether this text is a schema that Relay takes, or what is wrong with it.
 
         Raises `BeyondBounds`, and `Refused` (`overloaded`).
         """
-        answer = await self._ask(Admitting(schema))
+        answer = await self._ask(tenant, Admitting(schema))
         return Weighed(answer.weight) if isinstance(answer, Admitted) else _faults(answer)
 
-    async def look(self, schema: bytes, payload: bytes) -> Sequence[FieldFault]:
+    async def look(self, tenant: str, schema: bytes, payload: bytes) -> Sequence[FieldFault]:
         """What is wrong with a payload, nothing if it fits. The schema is one that was weighed. Raises as `weigh`."""
-        return _faults(await self._ask(Looking(schema, payload)))
+        return _faults(await self._ask(tenant, Looking(schema, payload)))
 
     async def close(self) -> None:
-        """End the process. A later question starts another one."""
-        async with self._turn:
+        """End the processes. A later question starts another one."""
+        await self._first.close()
+        await self._second.close()
+
+    async def _ask(self, tenant: str, question: Question) -> Answer:
+        if tenant not in self._watched:
+            async with self._first.turn(tenant):
+                # what waited beside the one that took long is asked elsewhere
+                if tenant not in self._watched:
+                    return await self._ask_watching(self._first, tenant, question)
+        async with self._second.turn(tenant):
+            return await self._ask_watching(self._second, tenant, question)
+
+    async def _ask_watching(self, asking: _Asking, tenant: str, question: Question) -> Answer:
+        try:
+            said = await asking.ask(question)
+        except (BeyondBounds, TimeoutError) as fault:
+            self._watched[tenant] = WATCHED_QUESTIONS
+            if isinstance(fault, TimeoutError):
+                raise Refused(OVERLOADED) from None
+            raise
+        if said.seconds > LONG_SECONDS:
+            self._watched[tenant] = WATCHED_QUESTIONS
+        elif tenant in self._watched:
+            self._watched[tenant] -= 1
+            if not self._watched[tenant]:
+                del self._watched[tenant]
+        return said.answer
+
+
+class _Asking:
+    """One judge, and those who wait for it."""
+
+    def __init__(self, *, niceness: int) -> None:
+        self._niceness = niceness
+        self._turns = Turns()
+        self._waiting: Counter[str] = Counter()
+        self._process: Process | None = None
+
+    async def close(self) -> None:
+        """End the process."""
+        async with self._turns.turn(""):
             await self._dismiss()
 
-    async def _ask(self, question: Question) -> Answer:
-        if self._waiting >= MOST_WAITING:
+    @asynccontextmanager
+    async def turn(self, tenant: str) -> AsyncIterator[None]:
+        """A tenant's turn to ask. Raises `Refused` (`overloaded`)."""
+        if self._waiting[tenant] >= MOST_WAITING:
             raise Refused(OVERLOADED)
-        self._waiting += 1
+        self._waiting[tenant] += 1
         try:
-            async with asyncio.timeout(WAITING_SECONDS):
-                await self._turn.acquire()
             try:
-                async with asyncio.timeout(ANSWERING_SECONDS):
-                    return await self._ask_twice(question)
+                async with asyncio.timeout(WAITING_SECONDS):
+                    await self._turns.take(tenant)
+            except TimeoutError:
+                raise Refused(OVERLOADED) from None
+            try:
+                yield
             finally:
-                self._turn.release()
-        except TimeoutError:
-            raise Refused(OVERLOADED) from None
+                self._turns.give()
         finally:
-            self._waiting -= 1
+            self._waiting[tenant] -= 1
+            if not self._waiting[tenant]:
+                del self._waiting[tenant]
 
-    async def _ask_twice(self, question: Question) -> Answer:
+    async def ask(self, question: Question) -> Said:
+        """The answer, in one's turn. Raises `BeyondBounds`, `Refused` (`overloaded`) and `TimeoutError`."""
+        async with asyncio.timeout(ANSWERING_SECONDS):
+            return await self._ask_twice(question)
+
+    async def _ask_twice(self, question: Question) -> Said:
         """A judge that somebody else ended is replaced, once."""
         try:
             return await self._ask_once(question)
@@ -114,9 +176,12 @@ class Judge:
             logger.error("schema_judge_lost_again", extra={"fields": told})  # noqa: TRY400 - it says all there is
             raise Refused(OVERLOADED) from None
 
-    async def _ask_once(self, question: Question) -> Answer:
+    async def _ask_once(self, question: Question) -> Said:
+        if self._process is not None and _has_ended(self._process):
+            # no question of anybody's has ended it; and to write to a pipe that is closed would be a bug
+            raise _Lost(f"exit code {await self._dismiss()}, between two questions")
         try:
-            process = self._process = self._process or await _start()
+            process = self._process = self._process or await _start(self._niceness)
             assert process.stdin is not None
             assert process.stdout is not None
             text = msgspec.msgpack.encode(question)
@@ -142,7 +207,8 @@ class Judge:
         if process.stdin is not None:
             process.stdin.close()
         if process.stdout is not None and not process.stdout.at_eof() and process.returncode is None:
-            process.kill()
+            with suppress(ProcessLookupError):  # it has ended just now
+                process.kill()
         return await process.wait()
 
 
@@ -156,12 +222,17 @@ async def judging() -> AsyncIterator[Judge]:
         await judge_of_process.close()
 
 
-_answers = msgspec.msgpack.Decoder(Answer)
+_answers = msgspec.msgpack.Decoder(Said)
 
 
-async def _start() -> Process:
+def _has_ended(process: Process) -> bool:
+    return process.returncode is not None or process.stdin is None or process.stdin.is_closing()
+
+
+async def _start(niceness: int) -> Process:
+    command = (sys.executable, "-m", judge.__name__, str(niceness))
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", judge.__name__, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=_environment(os.environ)
+        *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=_environment(os.environ)
     )
 
 
