@@ -184,7 +184,13 @@ def test_a_cloudevent_has_its_attributes(collector: Collector) -> None:
 def served(status: int, published: PublishedTrace | None) -> t.RequestServed:
     caller = TraceParent(TRACE, SPAN, 1)
     trace = ServedTrace(
-        "/v1/events", status, caller, TraceParent(TRACE, "1" * 16, 1), TraceParent(TRACE, "2" * 16, 1), published
+        "https",
+        "/v1/events",
+        status,
+        caller,
+        TraceParent(TRACE, "1" * 16, 1),
+        TraceParent(TRACE, "2" * 16, 1),
+        published,
     )
     return t.RequestServed(0.010, trace)
 
@@ -195,7 +201,13 @@ def test_a_request_that_posts_an_event_is_a_server_span_around_a_producer_span(c
     server, producer = of_kind(spans, Span.SPAN_KIND_SERVER), of_kind(spans, Span.SPAN_KIND_PRODUCER)
     assert (server.name, server.parent_span_id.hex(), server.span_id.hex()) == ("POST /v1/events", SPAN, "1" * 16)
     assert (server.start_time_unix_nano, server.end_time_unix_nano) == (ENDED - 10_000_000, ENDED)
-    assert attributes(server)["http.response.status_code"] == 202
+    assert attributes(server) == {
+        "http.request.method": "POST",
+        "http.route": "/v1/events",
+        "url.scheme": "https",
+        "url.path": "/v1/events",
+        "http.response.status_code": 202,
+    }
     assert (producer.name, producer.parent_span_id.hex()) == ("publish invoice.paid", "1" * 16)
     assert (producer.start_time_unix_nano, producer.end_time_unix_nano) == (ENDED - 8_000_000, ENDED - 1_000_000)
     assert attributes(producer) == {

@@ -87,6 +87,7 @@ class ServedTrace(NamedTuple):
     """A traced request: `caller` is the span of who sent it, `server` that of its serving, and `producer` the one that
     its events carry on. `published` is None where nothing was stored."""
 
+    scheme: str
     path: str
     status: int
     caller: TraceParent | None

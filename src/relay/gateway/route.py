@@ -55,10 +55,10 @@ class Route(ABC):
         """Serve one request."""
         arrived = self._ambient.monotonic()
         headers = read_headers(scope["headers"])
-        trace = RequestTrace(headers, self._ambient.entropy(ENTROPY_BYTES)) if self._traces else None
+        is_post = scope["method"] == "POST"
+        trace = RequestTrace(headers, self._ambient.entropy(ENTROPY_BYTES)) if self._traces and is_post else None
         intake = Intake(receive, declared=headers.get(CONTENT_LENGTH), chunked=TRANSFER_ENCODING in headers)
         try:
-            is_post = scope["method"] == "POST"
             accepting = self._accept(peer_in(scope), headers, intake, arrived, trace) if is_post else None
             answer = NOT_POST.answer() if accepting is None else await accepting
         except Refused as refused:
@@ -71,7 +71,7 @@ class Route(ABC):
             self._count(BUG)
             answer = BUG.answer()
         await send_answer(answer, intake, send)
-        served = None if trace is None else trace.served(scope["path"], answer.status)
+        served = None if trace is None else trace.served(scope["scheme"], scope["path"], answer.status)
         self._emit(RequestServed(self._ambient.monotonic() - arrived, served))
 
     @abstractmethod

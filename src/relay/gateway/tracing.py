@@ -55,6 +55,6 @@ class RequestTrace:
             event_type=event_type, event_id=event_id, receipt_id=receipt_id, forwarded=forwarded
         )
 
-    def served(self, path: str, status: int) -> ServedTrace:
+    def served(self, scheme: str, path: str, status: int) -> ServedTrace:
         """The request is answered."""
-        return ServedTrace(path, status, self._caller, self._server, self._producer, self._published)
+        return ServedTrace(scheme, path, status, self._caller, self._server, self._producer, self._published)

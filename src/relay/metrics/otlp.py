@@ -127,6 +127,7 @@ def _of_served(trace: ServedTrace, began: int, ended: int) -> Iterator[_Shape]:
     attributes: Attributes = {
         "http.request.method": "POST",
         "http.route": trace.path,
+        "url.scheme": trace.scheme,
         "url.path": trace.path,
         "http.response.status_code": trace.status,
     }
