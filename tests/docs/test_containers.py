@@ -15,7 +15,9 @@ import pytest
 from relay.app.crew import KILLED_SECONDS
 from relay.app.roles import Role, bounds
 from relay.settings import read
+from tests.docs.tree import ROOT
 from tests.support.containers import COMPOSE, HADOLINT, ask, compose, dockerfile
+from tests.support.pages import block
 
 OURS = ("init", "gateway", "dispatcher", "testkit")
 
@@ -89,6 +91,13 @@ def test_a_container_has_longer_to_stop_than_its_process_takes() -> None:
         each = compose()["services"][role]
         longest = bounds(role, read(_settings(each["environment"]))).stop + KILLED_SECONDS
         assert _seconds(each["stop_grace_period"]) > longest
+
+
+def test_the_page_makes_the_role_that_the_stack_makes() -> None:
+    script = (ROOT / "ops" / "compose" / "role.sql").read_text()
+    statements = [line for line in script.splitlines() if line[:2] not in ("--", "\\g") and "revoke" not in line]
+    shown = block("docs/deployment.md", "create role relay").text
+    assert shown.replace("'…'", ":'password'").splitlines() == statements
 
 
 def _settings(environment: Mapping[str, str]) -> dict[str, str]:

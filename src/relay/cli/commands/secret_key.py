@@ -16,7 +16,7 @@ from relay.cli.streams import Streams
 from relay.store.vault import new_key
 
 
-@click.command("secret-key", epilog=example('export RELAY_SECRET_KEYS="$(relay secret-key)"', "relay secret-key --add"))
+@click.command("secret-key", epilog=example("relay secret-key --add", 'export RELAY_SECRET_KEYS="$(relay secret-key)"'))
 @click.option("--add", is_flag=True, help="Put it first in the key file of RELAY_DATA_DIR instead of printing it.")
 @json_option
 @click.pass_obj
