@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -392,3 +393,14 @@ async def test_entries_of_one_moment_are_all_listed_once_while_others_come(world
     names = [each["id"].removeprefix("aud_") for each in listed]
     assert len(names) == len(set(names))
     assert len(set(names) & there) == wanted
+
+
+async def test_changes_of_one_thing_at_once_are_listed_in_the_order_in_which_they_were_made(world: World) -> None:
+    endpoint = (await world.create(rate_per_second=100))["id"]
+    for start in (101, 201):
+        patches = [world.send("PATCH", f"{ENDPOINTS}/{endpoint}", {"rate_per_second": start + n}) for n in range(16)]
+        assert {reply.status for reply in await asyncio.gather(*patches)} == {200}
+    entries = (await world.get(f"{AUDIT}?action=endpoint.change&limit=100")).json()["data"]
+    changes = [change for entry in reversed(entries) for change in entry["changes"]]
+    assert len(changes) == 32
+    assert [change["old"] for change in changes[1:]] == [change["new"] for change in changes[:-1]]

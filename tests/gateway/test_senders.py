@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from relay.domain.telemetry import RejectReason, RequestRefused
-from tests.gateway.world import World, event
+from tests.gateway.world import World, element, event
 from tests.support.administration import Made, bearer, signed
 from tests.support.asgi import Reply
 from tests.support.installation import eventually
@@ -133,6 +133,25 @@ async def test_an_event_that_waits_when_its_key_is_revoked_is_not_stored(world: 
         second = asyncio.create_task(world.post(event(), bearer(keys[1].secret)))
         await world.until_waiting(1)
         await world.credentials.revoke(keys[1])
+    assert (await first).status == 202
+    assert refused(await second) == (401, "credential_invalid")
+    assert await world.count("journal") == 3
+
+
+@pytest.mark.parametrize("bad_one_too", [False, True])
+async def test_a_batch_that_waits_when_its_key_is_revoked_is_refused_whole(world: World, bad_one_too: bool) -> None:
+    """One 401 as for any request, and nothing of what a revoked key would have been told."""
+    await keyed(world)
+    stays, gone = [await world.credentials.key("ingest") for _ in range(2)]
+    for key in (stays, gone):
+        assert (await world.post(event(), bearer(key.secret))).status == 202
+    batch = [element(), element(), *([b"{}"] if bad_one_too else [])]
+    async with world.appends_held():
+        first = asyncio.create_task(world.post(event(), bearer(stays.secret)))
+        await world.until_an_append_waits()
+        second = asyncio.create_task(world.post_batch(batch, bearer(gone.secret)))
+        await world.until_waiting(2)
+        await world.credentials.revoke(gone)
     assert (await first).status == 202
     assert refused(await second) == (401, "credential_invalid")
     assert await world.count("journal") == 3

@@ -168,7 +168,13 @@ async def remove_source(source_id: SourceId, change: Change) -> Response:
 
 def _taken(fault: NameTaken) -> Refused:
     taken = "certificate_subject" if "subject" in str(fault) else "name"
-    return invalid([FieldFault(pointer(taken), "another source has it")])
+    return invalid(
+        [
+            FieldFault(
+                pointer(taken), "it is taken: no two sources of an installation, of whichever tenant, have the same"
+            )
+        ]
+    )
 
 
 def _decide(wanted: SourceChange, source: SourceRow) -> SourceProof:

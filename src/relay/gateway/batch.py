@@ -142,8 +142,13 @@ class Batch(Route):
     def _answer(self, outcomes: Sequence[Outcome]) -> Answer:
         """One result for each event; or, where the same fault of Relay's kept every one out, that fault for the whole.
 
-        Such a fault is over in a moment, and a sender that looks at nothing but the status must not miss it.
+        Such a fault is over in a moment, and a sender that looks at nothing but the status must not miss it. Nor is
+        there a result for whose credential has ended meanwhile, where nothing was taken by it before.
         """
+        if not any(isinstance(each, Stored | Replayed) for each in outcomes):
+            for each in outcomes:
+                if isinstance(each, Problem) and each.kind.status == 401:
+                    raise Refused(each)
         first = outcomes[0] if outcomes else None
         if isinstance(first, Problem) and first.kind.status >= 500 and all(each is first for each in outcomes):
             raise Refused(first)

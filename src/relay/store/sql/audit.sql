@@ -3,8 +3,10 @@
 -- name: insert_audit_entry
 -- parameters: id, tenant, actor, actor's tenant, action, subject, name, changes, details
 -- index: audit_pkey
-insert into audit (id, tenant, actor, actor_tenant, action, subject, name, changes, details)
-values ($1, $2, $3, $4, $5, $6, $7, $8::text::jsonb, $9::text::jsonb);
+-- Its instant is that of the change, which has the lock of what it changes by now, and not of the transaction's start:
+-- changes of one thing are listed in the order in which they happened.
+insert into audit (id, at, tenant, actor, actor_tenant, action, subject, name, changes, details)
+values ($1, clock_timestamp(), $2, $3, $4, $5, $6, $7, $8::text::jsonb, $9::text::jsonb);
 
 -- name: walk_audit
 -- parameters: tenant, before at, before id, since, rows to look at, most, actor, action, subject
