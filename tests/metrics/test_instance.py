@@ -69,6 +69,14 @@ def test_what_a_dead_worker_had_in_hand_is_nobodys_once_it_is_buried(folder: Pat
     assert (after.value("relay_leases_reaped_total"), after.value("relay_in_flight")) == (10, 0)
 
 
+def test_each_lost_worker_is_counted(folder: Path) -> None:
+    for _ in range(3):
+        (worker,) = opened(folder, 0)
+        worker.close()
+        bury(DISPATCHER, Slot(folder, 0))
+    assert read(folder).value("relay_workers_lost_total") == 3
+
+
 def test_who_is_buried_reports_no_queue(folder: Path) -> None:
     (reporter,) = opened(folder, 0)
     reporter.listener(REPORT)

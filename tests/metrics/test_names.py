@@ -43,6 +43,7 @@ DISPATCHER = {
     "receipts_open_age_seconds{stat}",
 }
 BOTH = {
+    "relay_workers_lost_total",
     "relay_delivery_seconds",
     "dlq_inflow_total{consumer,reason}",
     "receipts_closed_total{outcome}",

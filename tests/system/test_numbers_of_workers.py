@@ -88,6 +88,7 @@ async def test_no_counter_goes_back_while_workers_are_killed(installation: Insta
     assert went_back(scrapes) == Counter()
     assert len(producer.accepted) == EVENTS
     assert files_of(installation, "gateway") == before
+    assert scrapes[-1]["relay_workers_lost_total"] == ROUNDS * WORKERS
 
 
 async def test_what_killed_workers_had_under_way_is_not_under_way_any_more(

@@ -37,7 +37,8 @@ Notice = Callable[[str], None]
 """Is told in a line what a person should know of."""
 
 Burial = Callable[[int], None]
-"""Is told the slot of a worker that has ended, before the next one starts in it. It must neither wait nor raise."""
+"""Is told the slot of a worker that has ended by itself, before the next one starts in it. It must neither wait nor
+raise."""
 
 
 def _nothing_left(_: int) -> None:
@@ -179,9 +180,9 @@ class Crew:
         while not self._stopping.is_set():
             began = time.monotonic()
             end = await self._live(slot, ready)
-            self._duty.bury(slot)
             if self._stopping.is_set():
                 return
+            self._duty.bury(slot)
             if not ready.done():
                 ready.set_exception(CannotRun(end.refusal or f"{self._name(slot)} {end}; see its log above"))
                 return

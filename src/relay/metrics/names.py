@@ -254,6 +254,9 @@ RECEIPTS_OPEN_AGE = _report(
 RECEIPTS_CLOSED = _counter(
     "receipts_closed_total", _BOTH, "Receipts closed, by how", _closed("outcome", ReceiptOutcome)
 )
+WORKERS_LOST = _counter(
+    "relay_workers_lost_total", _BOTH, "Workers that ended without being told to, and were replaced"
+)
 RECEIPTS_REDRIVEN = _counter("receipts_redriven_total", _BOTH, "Receipts sent again, on demand or by the reconciler")
 SPANS_DROPPED = _counter("relay_spans_dropped_total", _BOTH, "Spans that the collector did not take, or not in time")
 LOG_LINES_DROPPED = _counter(
@@ -299,6 +302,7 @@ TABLE: tuple[Metric, ...] = (
     RECEIPTS_OPEN_AGE,
     RECEIPTS_CLOSED,
     RECEIPTS_REDRIVEN,
+    WORKERS_LOST,
     LOG_LINES_DROPPED,
     SPANS_DROPPED,
 )

@@ -17,6 +17,7 @@ from relay.domain.telemetry import Listener, Process
 from relay.metrics.counting import Counting, put_out
 from relay.metrics.exposition import Instance, render
 from relay.metrics.layout import Layout, lay_out
+from relay.metrics.names import WORKERS_LOST
 from relay.metrics.roster import Roster
 from relay.metrics.slots import Cells, Slot, is_kept, read_all
 
@@ -74,12 +75,13 @@ def expose(process: Process, folder: Path, *, consumers: int = 1000, accept: str
 
 
 def bury(process: Process, slot: Slot, *, consumers: int = 1000) -> None:
-    """Put out what the slot's worker had in hand or reported, now that it is dead: for its parent, before a
+    """Count the slot's worker as lost, and put out what it had in hand or reported: for its parent, before a
     successor starts. What it counted stays. Raises `OSError`."""
     layout = lay_out(process, consumers)
     if is_kept(layout, slot):
         cells = Cells(layout, slot)
         put_out(layout, cells.values)
+        cells.values[layout.cell(WORKERS_LOST)] += 1
         cells.close()
 
 
