@@ -1,9 +1,10 @@
-"""Numbers and lines: everything that Relay tells about itself, made from what happens in it.
+"""Numbers, lines and spans: everything that Relay tells about itself, made from what happens in it.
 
 Owns the names of metrics (`names`), how several workers keep and show one set of numbers (`layout`, `slots`,
-`roster`, `registry`, `exposition`), what each happening counts (`counting`), and log lines (`logs`,
-`lines`). It leaves to the loops what happens, and to the HTTP rooms serving it. Invariant: a label is a
-member of a closed enum or a consumer's name; a line holds no credential.
+`roster`, `registry`, `exposition`), what each happening counts (`counting`), log lines (`lines`, `logs`, `writing`,
+`redaction`) and their words (`glossary`), and spans (`spans`, `otlp`). It leaves to the loops what happens, and to the
+HTTP rooms serving it. Invariant: a label is a member of a closed enum or a consumer's name; neither a line nor a span
+holds a credential; and nothing here makes whoever tells something wait.
 """
 
 from relay.metrics.names import reference
