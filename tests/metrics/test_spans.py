@@ -181,6 +181,13 @@ def test_a_cloudevent_has_its_attributes(collector: Collector) -> None:
     }
 
 
+def test_what_looks_like_a_credential_in_what_a_sender_wrote_is_stars(collector: Collector) -> None:
+    event = (("traceparent", PARENT), ("ce-id", "7"), ("ce-source", "https://user:hunter2@shop.test/?token=s3cret"))
+    sent(collector, told(TRACED._replace(forwarded=event, event_id="123456:AAtesttesttesttesttesttesttesttest")))
+    assert not [secret for secret in (b"hunter2", b"s3cret", b"AAtest") if secret in b"".join(collector.bodies)]
+    assert b"shop.test" in b"".join(collector.bodies)
+
+
 def served(status: int, published: PublishedTrace | None) -> t.RequestServed:
     caller = TraceParent(TRACE, SPAN, 1)
     trace = ServedTrace(

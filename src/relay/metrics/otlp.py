@@ -4,7 +4,8 @@ Owns the attributes, by the semantic conventions of HTTP, messaging and CloudEve
 SERVER span, with a PRODUCER span for what it stored; each attempt is a CONSUMER span from its claim until its outcome
 is recorded, and below it the CLIENT span of the request, whose id the endpoint gets as `traceparent`. An attempt goes
 on in the trace of its event and links to the span that published it. Invariant: no attribute holds a credential: urls
-are those that may be shown, and neither payloads nor headers nor the texts of errors are in any span.
+are those that may be shown, what a sender wrote goes through `redaction`, and neither payloads nor headers nor the
+texts of errors are in any span.
 
 Importing this imports the OpenTelemetry SDK.
 """
@@ -29,6 +30,7 @@ from relay.domain.attempt import AttemptFact
 from relay.domain.outcome import OutcomeClass
 from relay.domain.telemetry import AttemptsRecorded, RequestServed
 from relay.domain.trace import TRACE_ENTROPY_BYTES, ServedTrace, TraceParent, continued, read_traceparent
+from relay.metrics.redaction import redact
 from relay.metrics.spans import Seen
 
 SEND_SECONDS = 5.0
@@ -236,10 +238,10 @@ def _of_request(attempt: AttemptFact) -> Attributes:
 
 
 def _of_event(event_type: str, event_id: str, forwarded: Sequence[tuple[str, str]]) -> Attributes:
-    attributes: Attributes = {"messaging.destination.name": event_type, "messaging.message.id": event_id}
+    attributes: Attributes = {"messaging.destination.name": event_type, "messaging.message.id": redact(event_id)}
     for name, value in forwarded:
         if name in _CLOUDEVENT:
-            attributes[_CLOUDEVENT[name]] = value
+            attributes[_CLOUDEVENT[name]] = redact(value)
     return attributes
 
 
