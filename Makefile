@@ -109,6 +109,14 @@ bench-fairness: setup  ## healthy endpoints alone, beside one that hangs with 10
 bench-fan-out: setup  ## acks of 1,000 endpoints that share a receipt, recorded by four processes, beside receipts of their own
 	$(BIN)/relay loadtest fan-out
 
+.PHONY: bench-horizon
+bench-horizon: setup  ## drain a backlog before, beside and after a transaction that keeps an old snapshot for minutes
+	@$(BIN)/python -m tests.loadtest.horizon
+
+.PHONY: bench-retention
+bench-retention: setup  ## ingest while days with a million attempts are dropped and a day of events is pruned
+	@$(BIN)/python -m tests.loadtest.retention
+
 .PHONY: bench-claims
 bench-claims: setup  ## what a claim costs per row: a small queue beside 1,000,000 rows, half of them in a closed lane
 	@$(BIN)/python -m tests.store.claim_costs

@@ -9,9 +9,12 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from relay.domain import ids
 from relay.domain.delivery import DeadReason, DeliveryMove
 from relay.store.faults import StoreBusy
+from relay.store.filters import ReceiptFilter
 from relay.store.health import Health
+from relay.store.history import History
 from relay.store.redrive import Redrive, Redrives
 from relay.store.request_keys import KeptAnswer
 from relay.store.retention import Expired, Pruned, Retention
@@ -404,6 +407,40 @@ async def test_days_are_found_by_what_they_hold_whatever_they_are_called(world: 
     )
     assert await retention.drop_day_of_attempts(ATTEMPTS) == date(2026, 1, 1)
     assert await retention.drop_day_of_attempts(ATTEMPTS) is None
+
+
+async def shown(world: World) -> list[UUID]:
+    """Every receipt, as history lists them."""
+    page = await History(world.database).receipts(TENANT, ReceiptFilter(), limit=100)
+    return [each.id for each in page.items]
+
+
+async def test_events_that_no_day_took_are_taken_listed_and_moved_and_go_when_they_are_over(
+    world: World, retention: Retention
+) -> None:
+    """Case C100: no maintenance ran until there was no partition for today, ten events came, and it runs again."""
+    await world.sql(f"drop table journal_{today():%Y%m%d}")
+    receipts = await world.owe(10, await world.add_endpoint())
+    assert await world.rows_in("journal_default") == 10
+    assert await shown(world) == sorted(receipts, reverse=True)
+    assert await Health(world.database).ensure_partitions(14) == 1
+    assert await world.rows_in("journal_default") == 0
+    assert await shown(world) == sorted(receipts, reverse=True)
+    assert await is_right(world)
+
+
+async def test_old_events_that_no_day_took_are_pruned_like_others(world: World, retention: Retention) -> None:
+    """Case C100: retention sees those rows."""
+    (receipt,) = await delivered(world, days=40)
+    day = ids.day_of(receipt)
+    await world.sql(f"alter table journal detach partition journal_{day:%Y%m%d}")
+    await world.sql(f"insert into journal table journal_{day:%Y%m%d}")
+    assert await world.rows_in("journal_default") == 1
+    assert await run(retention) == []
+    assert await Health(world.database).ensure_partitions(14) == 1
+    assert await run(retention) == [(Pruned.DROPPED, 1, 0)]
+    assert await left(world) == NOTHING
+    assert await is_right(world)
 
 
 async def test_a_table_of_a_days_name_does_not_keep_the_day_from_being_made(world: World) -> None:

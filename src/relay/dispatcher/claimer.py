@@ -36,6 +36,13 @@ CONTENDED_SECONDS = 0.003
 """The same where somebody else was just taking from an open lane: that is over in some milliseconds."""
 
 
+SLOW_SECONDS, SLOW_SECONDS_PER_ROW = 0.030, 0.000_150
+"""A claim that takes longer passes over much that is no longer pending and cannot be cleaned away: somewhere a
+transaction keeps an old snapshot open. Those after it are narrow, until another wide one has been no more than a
+twentieth of the time."""
+NARROW_SECONDS, NARROW_FOR_EACH = 2.0, 20.0
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimTuning:
     """`batch` rows at the most per claim, a lease of `lease_seconds`, a poll each `poll_seconds` when idle."""
@@ -70,6 +77,7 @@ class Claimer:
         self._emit = emit
         self._after = FIRST_LANE
         self._empty_rounds = 0
+        self._narrow_until = 0.0
 
     async def run(self) -> None:
         """Claim until cancelled. Raises `StoreUnavailable`; what was claimed before stays under way."""
@@ -79,6 +87,7 @@ class Claimer:
             asked_at = self._ambient.monotonic()
             claim = await self._asked()
             self._after = claim.resume_after
+            self._judge_pace(claim, asked_at)
             self._emit(LoopSucceeded(Loop.CLAIMER, len(claim.deliveries)))
             self._tell_closed(claim)
             if claim.deliveries:
@@ -124,7 +133,18 @@ class Claimer:
             token=token,
             lease_seconds=self._tuning.lease_seconds,
             allowance=self._flights.lanes.allowance(ambient.monotonic()),
+            narrow=self._is_narrow,
         )
+
+    @property
+    def _is_narrow(self) -> bool:
+        return self._ambient.monotonic() < self._narrow_until
+
+    def _judge_pace(self, claim: Claim, asked_at: float) -> None:
+        now = self._ambient.monotonic()
+        took = now - asked_at
+        if asked_at >= self._narrow_until and took > SLOW_SECONDS + SLOW_SECONDS_PER_ROW * len(claim.deliveries):
+            self._narrow_until = now + max(NARROW_SECONDS, NARROW_FOR_EACH * took)
 
     def _tell_closed(self, claim: Claim) -> None:
         for consumer, reason in claim.found_closed:
@@ -134,7 +154,11 @@ class Claimer:
 
     async def _rest(self) -> None:
         """Nothing is due in any lane: sleep until something may be. What is due by now and was not given (somebody else
-        holds the rows, say) is asked for again after the usual pace."""
+        holds the rows, say) is asked for again after the usual pace. Where claims are narrow, that would be asked in
+        vain for long: the poll will do."""
+        if self._is_narrow:
+            await self._alarm.wait(self._tuning.poll_seconds)
+            return
         seconds = await self._queue.seconds_to_next_due(self._flights.lanes.allowance(self._ambient.monotonic()))
         poll = self._tuning.poll_seconds
         await self._alarm.wait(poll if seconds is None else min(max(seconds, PACE_SECONDS), poll))

@@ -18,6 +18,8 @@ from relay.store.retention import Retention
 EVERY_SECONDS = 60.0
 """There is rarely anything to do, and finding that out costs little; a loop that is silent for long looks dead."""
 DAYS_AHEAD = 14
+REST_SECONDS = 0.2
+"""Between two days that are dropped, for each of which whoever reads all days waits a moment."""
 
 
 class Maintainer:
@@ -47,6 +49,7 @@ class Maintainer:
         while await self._retention.drop_day_of_attempts(self._attempts_days) is not None:
             self._emit(DaysDropped(DayTable.ATTEMPTS, 1))
             count += 1
+            await self._ambient.sleep(REST_SECONDS)
         return count
 
     async def _tried(self, step: Awaitable[int]) -> int | None:

@@ -18,6 +18,9 @@ from relay.store.retention import OldDay, Pruned, Retention, Windows
 EVERY_SECONDS = 60.0
 OLD_EVERY_SECONDS = 3600.0
 BATCH = 1000
+SWEEP_BATCH = 500
+RESTS = 2.0
+"""How much longer it rests after a step of the sweep than that took: there is no hurry, and others have work to do."""
 
 
 class Pruner:
@@ -93,11 +96,13 @@ class Pruner:
     async def _sweep_day(self, old: OldDay) -> None:
         after = None
         while True:
-            swept = await self._store.sweep(old, after=after, batch=BATCH)
+            began = self._ambient.monotonic()
+            swept = await self._store.sweep(old, after=after, batch=SWEEP_BATCH)
             self._succeeded(swept.receipts + swept.deliveries)
             if swept.reached is None:
                 break
             after = swept.reached
+            await self._ambient.sleep(RESTS * (self._ambient.monotonic() - began))
         await self._store.mark_swept(old)
 
     def _succeeded(self, handled: int) -> None:

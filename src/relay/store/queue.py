@@ -140,11 +140,20 @@ class Queue:
         self._gates = gates
 
     async def claim_due(
-        self, *, after: UUID, batch: int, token: UUID, lease_seconds: float, allowance: Allowance = EVERYTHING
+        self,
+        *,
+        after: UUID,
+        batch: int,
+        token: UUID,
+        lease_seconds: float,
+        allowance: Allowance = EVERYTHING,
+        narrow: bool = False,
     ) -> Claim:
         """Lease at most `batch` (at least 1) due deliveries, lanes in rotation after `after` and around the end.
 
-        What a lane gives is bounded by its gates, and by what this process may take of it.
+        What a lane gives is bounded by its gates, and by what this process may take of it. A `narrow` claim passes over
+        no row that was taken before, so it costs the same where those cannot be cleaned away; it may miss what came
+        into the queue late, and sees fewer lanes where many endpoints have nothing to get.
         """
         async with self._claims.connection() as connection:
             session = connection.get_server_pid()
@@ -163,6 +172,7 @@ class Queue:
                 self._gates.breaker is not None,
                 self._gates.timeout_seconds,
                 PROBE_GRACE_SECONDS,
+                narrow,
             )
         first = rows[0]
         seen = Claim(

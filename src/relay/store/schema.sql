@@ -274,7 +274,8 @@ CREATE TABLE public.endpoint_state (
     found_closed_at timestamp with time zone,
     found_closed_reason text,
     full_at timestamp with time zone,
-    answered_at timestamp with time zone
+    answered_at timestamp with time zone,
+    looked_from timestamp with time zone
 )
 WITH (fillfactor='50');
 
@@ -470,6 +471,7 @@ declare
     key_column text := case parent when 'journal' then 'day' else 'at' end;
     fallen date[];
     missing date[];
+    late boolean;
 begin
     perform pg_advisory_xact_lock(hashtext('ensure_day_partitions'), hashtext(parent));
     execute format('select array(select distinct %I::date as day from %I order by day limit 100)',
@@ -481,7 +483,10 @@ begin
             select from partitions_of(parent) p
             where not p.is_default and coalesce(p.from_at < d.day + 1, true) and coalesce(p.below_at > d.day, true))
         order by d.day);
-    if missing <> '{}' then
+    if missing && fallen then
+        perform refuse_if_held(array[parent::regclass, (parent || '_default')::regclass]);
+        execute format('lock table only %I in access exclusive mode', parent);
+    elsif missing <> '{}' then
         perform refuse_if_held(array[(parent || '_default')::regclass]);
     end if;
     foreach day in array missing loop
@@ -491,6 +496,11 @@ begin
         end loop;
         execute format('create table %I (like %I including all)', child, parent);
         execute format('lock table %I in access exclusive mode', parent || '_default');
+        execute format('select exists (select from %1$I where %2$I >= %3$L and %2$I < %4$L)',
+                       parent || '_default', key_column, day, day + 1) into late;
+        if late and day <> all (fallen) then
+            raise exception using errcode = 'lock_not_available', message = format('rows of %s have just come', day);
+        end if;
         execute format(
             'with fallen as (delete from %1$I where %2$I >= %3$L and %2$I < %4$L returning *)'
             ' insert into %5$I select * from fallen',
@@ -577,6 +587,14 @@ begin
     return query select coalesce(cardinality(of_receipts), 0)::bigint, coalesce(cardinality(unrouted), 0)::bigint,
                         closed_now;
 end $$;
+
+CREATE FUNCTION public.first_due(p_endpoint uuid, p_from timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE
+    AS $$
+    select d.due_at from deliveries d
+    where d.status = 'pending' and d.endpoint_id = p_endpoint and d.due_at >= coalesce(p_from, '-infinity')
+    order by d.due_at limit 1
+$$;
 
 CREATE FUNCTION public.is_doubtful(s public.endpoint_state, p_breaker boolean, p_now timestamp with time zone) RETURNS boolean
     LANGUAGE sql STABLE

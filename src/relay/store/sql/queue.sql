@@ -4,7 +4,7 @@
 -- parameters: after_endpoint uuid, batch integer, token uuid, lease_seconds double precision, lanes uuid[],
 --             busy integer[], windows integer[], window of the other lanes integer, doubtful integer,
 --             stuck lanes uuid[], breaker boolean, timeout_seconds double precision,
---             probe_grace_seconds double precision
+--             probe_grace_seconds double precision, narrow boolean
 -- index: deliveries_pending
 -- Rotates: visits the lanes behind the given endpoint and then, around the end, those up to it, at most 64 open and
 -- 512 in all; takes from each its share of the batch in due order, and leases the rows under the token. A closed lane
@@ -24,6 +24,9 @@
 -- attempt of the class `deferred`, as of that moment. A lane that is full here is closed only for this process, and
 -- marked once it is stuck.
 --
+-- A `narrow` claim visits every endpoint in turn, whether something of it is pending or not, and looks in its lane only
+-- from `looked_from` on: it passes over nothing that was taken before, and may miss what came late.
+--
 -- `written_by` is the transaction that made the delivery owed, its last 32 bits, in the numbers of the server's
 -- `timeline`, all of them before `before_xid`; `event_age` are the seconds since its event's append.
 with recursive lane as (
@@ -36,13 +39,22 @@ with recursive lane as (
     from lane l
     cross join lateral (
         (select d.endpoint_id, d.due_at, l.around from deliveries d
-         where d.status = 'pending' and d.endpoint_id > l.endpoint_id
+         where d.status = 'pending' and d.endpoint_id > l.endpoint_id and not $14
            and d.endpoint_id <= case when l.around then $1::uuid else 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid end
          order by d.endpoint_id, d.due_at limit 1)
         union all
+        (select s.endpoint_id, first_due(s.endpoint_id, s.looked_from), l.around from endpoint_state s
+         where s.endpoint_id > l.endpoint_id and $14
+           and s.endpoint_id <= case when l.around then $1::uuid else 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid end
+         order by s.endpoint_id limit 1)
+        union all
         (select d.endpoint_id, d.due_at, true from deliveries d
-         where d.status = 'pending' and not l.around and d.endpoint_id <= $1::uuid
+         where d.status = 'pending' and not l.around and d.endpoint_id <= $1::uuid and not $14
          order by d.endpoint_id, d.due_at limit 1)
+        union all
+        (select s.endpoint_id, first_due(s.endpoint_id, s.looked_from), true from endpoint_state s
+         where not l.around and s.endpoint_id <= $1::uuid and $14
+         order by s.endpoint_id limit 1)
         limit 1
     ) n
     left join lateral (
@@ -78,7 +90,7 @@ with recursive lane as (
 ), locked as materialized (
     -- as the lane is now that nobody else changes it
     select l.endpoint_id, l.visits, l.open, l.doubtful, l.room as slots, s.found_closed_at, s.found_closed_reason,
-           s.available, s.probing, s.probe_seconds, s.opens_at, l.gate,
+           s.available, s.probing, s.probe_seconds, s.opens_at, s.looked_from, l.gate,
            l.marked and l.gate is distinct from s.found_closed_reason as marked,
            case when not l.open or s.gate is not null then 0
                 when s.probing then 1
@@ -86,6 +98,7 @@ with recursive lane as (
     from lane l
     cross join lateral (
         select s0.found_closed_at, s0.found_closed_reason, available_tokens(e, s0, now()) as available,
+               case when $14 and s0.looked_from is not null then s0.looked_from else '-infinity' end as looked_from,
                closed_by(e, s0, $11, now()) as gate, $11 and s0.breaker <> 'closed' as probing,
                opens_at(e, s0, $11) as opens_at, coalesce(e.timeout_seconds, $12) + $13 as probe_seconds
         from endpoint_state s0
@@ -95,19 +108,21 @@ with recursive lane as (
     ) s
     where l.open or l.marked
 ), picked as (
-    select d.id, g.endpoint_id, g.visits
+    select d.id, d.due_at, g.endpoint_id, g.visits
     from scan s
     cross join locked g
     cross join lateral (
-        select p.id from deliveries p
+        select p.id, p.due_at from deliveries p
         where p.status = 'pending' and p.endpoint_id = g.endpoint_id and p.due_at <= now()
+          and p.due_at >= g.looked_from
         order by p.due_at limit least(g.room, s.share)
         for no key update skip locked
     ) d
     where g.room > 0
     limit $2
 ), taken as (
-    select p.endpoint_id, p.visits, count(*) as rows from picked p group by p.endpoint_id, p.visits
+    select p.endpoint_id, p.visits, count(*) as rows, min(p.due_at) as earliest
+    from picked p group by p.endpoint_id, p.visits
 ), filled as (
     -- where a full batch goes on, unless with the first lane: behind the one that filled it, or before it if it was cut
     select (select l.endpoint_id from lane l where l.visits = f.visits - f.is_cut::integer) as endpoint_id
@@ -132,6 +147,9 @@ with recursive lane as (
         probe_until = case when t.rows > 0 and g.probing then now() + g.probe_seconds * interval '1 second'
                            else s.probe_until end,
         full_at = case when t.rows is null then s.full_at when t.rows >= g.slots then now() end,
+        -- a second less: what is appended is due since its transaction began
+        looked_from = case when t.rows > 0 then greatest(t.earliest - interval '1 second', g.looked_from)
+                           else s.looked_from end,
         found_closed_at = case when g.marked then now() end,
         found_closed_reason = case when g.marked then g.gate end
     from locked g left join taken t on t.endpoint_id = g.endpoint_id
@@ -156,7 +174,8 @@ with recursive lane as (
         from locked g
         cross join lateral (
             select d.id, d.due_at, d.attempts, d.generation from deliveries d
-            where d.status = 'pending' and d.endpoint_id = g.endpoint_id order by d.due_at limit 1
+            where d.status = 'pending' and d.endpoint_id = g.endpoint_id and d.due_at >= g.looked_from
+            order by d.due_at limit 1
         ) h
         where g.marked and g.found_closed_at is not null
     ) w
@@ -218,18 +237,20 @@ join endpoints e on e.id = k.id and e.revision > k.revision and e.status <> 'dis
 -- took, what exceeds the lane's refill since, as in domain/bucket.py. A probe among them has taught nothing, and the
 -- next delivery may probe at once.
 with held as materialized (
-    select d.id, d.endpoint_id, d.claimed_at, o.token from unnest($1::uuid[], $2::uuid[]) as o (delivery, token)
+    select d.id, d.endpoint_id, d.claimed_at, d.due_at, o.token
+    from unnest($1::uuid[], $2::uuid[]) as o (delivery, token)
     join deliveries d on d.id = o.delivery and d.lease_token = o.token
     order by d.id for no key update of d
 ), unused as (
-    select c.endpoint_id, array_agg(c.token) as tokens,
+    select c.endpoint_id, array_agg(c.token) as tokens, min(c.earliest) as earliest,
            sum(greatest(c.rows - e.rate_per_second * extract(epoch from now() - c.claimed_at)::double precision, 0))
                as returned
-    from (select h.endpoint_id, h.token, h.claimed_at, count(*) as rows from held h group by 1, 2, 3) c
+    from (select h.endpoint_id, h.token, h.claimed_at, count(*) as rows, min(h.due_at) as earliest
+          from held h group by 1, 2, 3) c
     join endpoints e on e.id = c.endpoint_id
     group by c.endpoint_id
 ), lane as materialized (
-    select s.endpoint_id, u.tokens, least(e.burst, available_tokens(e, s, now()) + u.returned) as available
+    select s.endpoint_id, u.tokens, u.earliest, least(e.burst, available_tokens(e, s, now()) + u.returned) as available
     from unused u
     join endpoint_state s on s.endpoint_id = u.endpoint_id
     join endpoints e on e.id = u.endpoint_id
@@ -237,6 +258,7 @@ with held as materialized (
 ), given_back as (
     update endpoint_state s
     set tokens = l.available, tokens_at = looked_at(s.tokens_at, now()),
+        looked_from = least(s.looked_from, l.earliest),
         breaker = case when s.probe_token = any (l.tokens) then 'open'::breaker_status else s.breaker end,
         cooldown_until = case when s.probe_token = any (l.tokens) then now() else s.cooldown_until end,
         probe_until = case when s.probe_token = any (l.tokens) then null else s.probe_until end,

@@ -1,0 +1,109 @@
+"""What an old snapshot costs: `make bench-horizon`, or `python -m tests.loadtest.horizon`.
+
+Owns the order of the measurement. Dispatchers drain one backlog all the while; in the middle of it a transaction keeps
+a snapshot open, so that nothing that is done with can be cleaned away. Rates are of one run on one machine, and the one
+in the middle is compared with those around it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+import asyncpg
+
+from relay.loadtest.backlog import Shape
+from relay.loadtest.children import Child, child
+from relay.loadtest.installation import Installation, installation, sink_url
+
+WANTED = 0.7
+"""The share of the usual throughput that must be left."""
+SAMPLE_SECONDS = 10.0
+WARM_UP_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """So many events to so many endpoints, and the seconds before, with and after the snapshot."""
+
+    events: int
+    endpoints: int
+    usual_seconds: float
+    pinned_seconds: float
+
+
+def say(line: str) -> None:
+    """A line for whoever watches."""
+    print(line, flush=True)  # noqa: T201 # this is what the command is for
+
+
+@asynccontextmanager
+async def snapshot(dsn: str) -> AsyncIterator[None]:
+    """A transaction that has looked once, and stays."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        async with connection.transaction(isolation="repeatable_read"):
+            await connection.execute("select count(*) from tenants")
+            yield
+    finally:
+        await connection.close()
+
+
+async def rates(sink: Child, seconds: float, title: str) -> list[float]:
+    """Deliveries per second, sample by sample."""
+    seen = [(time.monotonic(), sink.ask()["requests"])]
+    while seen[-1][0] < seen[0][0] + seconds:
+        await asyncio.sleep(SAMPLE_SECONDS)
+        seen.append((time.monotonic(), sink.ask()["requests"]))
+        (before, had), (now, has) = seen[-2:]
+        say(f"{title:>20} {(has - had) / (now - before):8,.0f} deliveries/s")
+    return [(has - had) / (now - before) for (before, had), (now, has) in pairwise(seen)]
+
+
+async def measure(plan: Plan, ground: Installation) -> bool:
+    """Print the rates; answers whether enough of them is left."""
+    with child("relay.loadtest.sink") as sink:
+        await ground.fill(sink_url(sink), Shape(plan.events, plan.endpoints, 300))
+        with ground.dispatcher(2):
+            await asyncio.sleep(WARM_UP_SECONDS)
+            before = await rates(sink, plan.usual_seconds, "before")
+            async with snapshot(ground.dsn):
+                pinned = await rates(sink, plan.pinned_seconds, "with an old snapshot")
+            after = await rates(sink, plan.usual_seconds, "after")
+    usual = [mean(before), mean(after)]
+    last = pinned[-max(len(pinned) // 3, 1) :]
+    say(
+        f"before {usual[0]:,.0f}/s, with {mean(pinned):,.0f}/s (its last third {mean(last):,.0f}/s),"
+        f" after {usual[1]:,.0f}/s"
+    )
+    share = mean(pinned) / mean(usual)
+    say(f"left: {share:.0%} of the usual, in its last third {mean(last) / mean(usual):.0%}; wanted: {WANTED:.0%}")
+    return share >= WANTED
+
+
+def mean(values: list[float]) -> float:
+    """The average."""
+    return sum(values) / len(values)
+
+
+def main() -> int:
+    """Measure; exit code 1 if too little is left."""
+    parser = argparse.ArgumentParser(prog="python -m tests.loadtest.horizon")
+    parser.add_argument("--events", type=int, default=1_500_000)
+    parser.add_argument("--endpoints", type=int, default=10)
+    parser.add_argument("--usual-seconds", type=float, default=50.0)
+    parser.add_argument("--pinned-seconds", type=float, default=150.0)
+    asked = parser.parse_args()
+    plan = Plan(asked.events, asked.endpoints, asked.usual_seconds, asked.pinned_seconds)
+    with installation(say) as ground:
+        return 0 if asyncio.run(measure(plan, ground)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
