@@ -198,6 +198,19 @@ async def test_an_operator_works_in_the_tenant_that_it_names(world: World) -> No
     assert refused(await world.get(KEYS, ("Relay-Tenant", "acct_default"))) == (403, "scope_missing")
 
 
+async def test_an_operators_key_is_ended_by_operators_only(world: World) -> None:
+    """Also where it lies in a tenant that has an admin of its own."""
+    await administered(world, "operator")
+    operators = list(world.shown)
+    key = await created(world, KEYS, name="ops", scopes=["operator"])
+    admin = await created(world, KEYS, name="admin", scopes=["admin"])
+    world.shown[:] = [bearer(admin["secret"])]
+    assert refused(await world.send("DELETE", f"{KEYS}/{key['id']}")) == (403, "scope_missing")
+    assert key["id"] in {each["id"] for each in (await world.get(KEYS)).json()["data"]}
+    world.shown[:] = operators
+    assert (await world.send("DELETE", f"{KEYS}/{key['id']}")).status == 204
+
+
 async def test_an_operator_names_one_tenant(world: World) -> None:
     """In the header, in the body or the query, or the same one in both; another one in each is nobody's wish."""
     await administered(world, "operator")

@@ -478,6 +478,22 @@ async def test_an_operator_sends_for_the_tenant_that_it_names_and_nobody_else_do
     assert sorted(tenant for tenant, _ in await whose(world)) == [B, A]
 
 
+async def test_an_operator_and_a_key_of_the_tenant_with_the_same_name_are_two_senders(world: World) -> None:
+    operator, name = await world.credentials.key("operator", name="ops"), ("Idempotency-Key", "k")
+    await world.credentials.tenant(B)
+    namesake = await world.credentials.key("ingest", tenant=B, name="ops")
+    theirs = await world.post(event(n=1), bearer(namesake.secret), name)
+    ours = await world.post(event(n=2), bearer(operator.secret), ("Relay-Tenant", B), name)
+    assert (theirs.status, ours.status) == (202, 202)
+    assert await whose(world) == [(B, "key:ops"), (B, "operator:ops")]
+    # also when it was identified by older credentials, and at home it is what it was
+    await world.credentials.key("read")
+    again = await world.post(event(n=2), bearer(operator.secret), ("Relay-Tenant", B), name)
+    assert again.body == ours.body
+    assert (await world.post(event(n=3), bearer(operator.secret))).status == 202
+    assert set(await whose(world)) == {(B, "key:ops"), (B, "operator:ops"), (A, "key:ops")}
+
+
 async def test_an_operator_sends_for_a_tenant_as_soon_as_it_is_made_also_where_a_gateway_has_not_heard_of_it(
     world: World,
 ) -> None:

@@ -86,11 +86,11 @@ async def test_a_key_that_is_being_revoked_makes_no_successor(made: Administrati
 async def test_of_two_last_keys_that_are_revoked_at_once_one_stays(made: Administration) -> None:
     keys = [await made.key("admin"), await made.key("operator")]
     version = await made.version()
-    kinds = await raised(*(made.issuer.revoke_key(TENANT, key.id, seen=version) for key in keys))
+    kinds = await raised(*(made.issuer.revoke_key(TENANT, key.id, by_operator=True, seen=version) for key in keys))
     assert kinds == [CredentialsChanged]
     (left,) = await made.issuer.keys(TENANT, before=FAR, limit=10)
     with pytest.raises(LastKey):
-        await made.issuer.revoke_key(TENANT, left.id, seen=await made.version())
+        await made.issuer.revoke_key(TENANT, left.id, by_operator=True, seen=await made.version())
 
 
 async def test_a_tenant_keeps_somebody_who_can_make_keys_for_it(made: Administration) -> None:
@@ -111,7 +111,7 @@ async def test_a_refused_change_makes_no_credentials_stale(made: Administration)
     version = await made.version()
     for kind, change in (
         (LastKey, made.revoke(key)),
-        (NoSuchKey, made.issuer.revoke_key(TENANT, new_id(), seen=version)),
+        (NoSuchKey, made.issuer.revoke_key(TENANT, new_id(), by_operator=True, seen=version)),
         (NoSuchSource, made.issuer.remove_source(TENANT, new_id(), seen=version)),
         (NoSuchTenant, made.issuer.remove_tenant(OTHER, seen=version)),
         (TenantInUse, made.issuer.remove_tenant(TENANT, seen=version)),
@@ -318,7 +318,7 @@ async def test_nothing_of_one_tenant_is_another_ones(made: Administration) -> No
     key, source = await made.key("admin"), await made.source("hmac")
     version = await made.version()
     for kind, change in (
-        (NoSuchKey, made.issuer.revoke_key(OTHER, key.id, seen=version)),
+        (NoSuchKey, made.issuer.revoke_key(OTHER, key.id, by_operator=True, seen=version)),
         (NoSuchSource, made.issuer.remove_source(OTHER, source.id, seen=version)),
         (NoSuchSource, made.rotate(source, tenant=OTHER)),
     ):

@@ -129,7 +129,7 @@ class Administration:
 
     async def revoke(self, key: Made, *, tenant: str = TENANT) -> None:
         """End a key."""
-        await self.issuer.revoke_key(tenant, key.id, seen=await self.version())
+        await self.issuer.revoke_key(tenant, key.id, by_operator=True, seen=await self.version())
 
     async def remove(self, source: Made, *, tenant: str = TENANT) -> None:
         """End a source."""

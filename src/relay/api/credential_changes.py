@@ -15,7 +15,7 @@ from relay.api.deps import By, Calling, Deps
 from relay.api.requests import contradicts_header
 from relay.domain.credentials import Scope
 from relay.store.faults import NoSuchTenant
-from relay.store.issuer import CredentialsChanged, LastKey, NoKeyYet, TenantInUse
+from relay.store.issuer import CredentialsChanged, LastKey, NoKeyYet, OperatorsKey, TenantInUse
 from relay.web.credentials import require
 from relay.web.problems import ErrorCode, FieldFault, Problem, Refused, invalid, pointer, refuse
 
@@ -27,6 +27,7 @@ CHANGING = Problem(ErrorCode.OVERLOADED, "credentials are being changed too ofte
 
 _FIRST = "nobody has a credential yet: first make a key with the scope admin or operator"
 _LAST = "nobody else could make a key for its tenant: make another key with the scope admin or operator first"
+_OPERATORS = "a key of an operator is ended by operators only"
 _IN_USE = "the tenant still has endpoints, sources or keys, or it is the one of anonymous requests"
 
 CODES = (
@@ -50,6 +51,11 @@ class _Change:
         self.caller = caller
         self.issuer = deps.issuer.by(author)
 
+    @property
+    def by_operator(self) -> bool:
+        """Whether an operator asks."""
+        return Scope.OPERATOR in self.caller.scopes
+
     def tenant(self, wanted: str | None) -> str:
         """The tenant that it is for. Raises `Refused`: `scope_missing` where the caller is not for that one, `invalid`
         where it names two.
@@ -68,6 +74,8 @@ class _Change:
             raise refuse(ErrorCode.FIRST_KEY, _FIRST) from None
         except LastKey:
             raise refuse(ErrorCode.LAST_KEY, _LAST) from None
+        except OperatorsKey:
+            raise refuse(ErrorCode.SCOPE_MISSING, _OPERATORS, scope=str(Scope.OPERATOR)) from None
         except TenantInUse:
             raise refuse(ErrorCode.TENANT_IN_USE, _IN_USE) from None
         except NoSuchTenant:

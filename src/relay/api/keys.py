@@ -72,7 +72,9 @@ async def revoke_key(key_id: KeyId, change: Change) -> Response:
     """Revoke a key. Its next request is refused; what it sent before stays."""
     tenant = change.caller.tenant
     try:
-        await change.make(lambda seen: change.issuer.revoke_key(tenant, key_id, seen=seen))
+        await change.make(
+            lambda seen: change.issuer.revoke_key(tenant, key_id, by_operator=change.by_operator, seen=seen)
+        )
     except NoSuchKey:
         raise no_such("key") from None
     return Response(status_code=204)

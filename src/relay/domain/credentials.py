@@ -26,6 +26,9 @@ KEY_PREFIX = "rlk_"
 KEY_ACTOR = "key:"
 """How the names of keys begin in records; no source has such a name."""
 
+OPERATOR_SOURCE = "operator:"
+"""How the source of what an operator's key sends into another tenant begins: a key of that one may have its name."""
+
 
 class Scope(StrEnum):
     """What a credential may do: the first three inside its tenant, `operator` across tenants."""

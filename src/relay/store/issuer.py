@@ -39,6 +39,10 @@ class LastKey(Exception):
     """Without that key nobody could make another one for its tenant. Nothing is changed."""
 
 
+class OperatorsKey(Exception):
+    """The key is an operator's, and whoever asks is none. Nothing is changed."""
+
+
 class NoSuchKey(Exception):
     """The tenant has no key of that id. Nothing is changed."""
 
@@ -164,12 +168,15 @@ class Issuer:
             rows = await connection.fetch(statements.text("list_keys"), tenant, before, limit)
         return [_key(row, row["source"]) for row in rows]
 
-    async def revoke_key(self, tenant: str, key_id: UUID, *, seen: int) -> None:
-        """End a key. Raises `NoSuchKey` and `LastKey`."""
+    async def revoke_key(self, tenant: str, key_id: UUID, *, by_operator: bool, seen: int) -> None:
+        """End a key. Raises `NoSuchKey`, `OperatorsKey` and `LastKey`."""
         async with self._changing(tenant, seen) as connection:
             key = await connection.fetchrow(statements.text("revoke_key"), tenant, key_id)
             if key is None:
                 raise NoSuchKey
+            if Scope.OPERATOR in key["scopes"] and not by_operator:
+                # nobody ends what may more than whoever asks, as nobody makes it
+                raise OperatorsKey
             if ADMINISTERING & set(key["scopes"]) and not await connection.fetchval(
                 statements.text("is_administered"), tenant
             ):

@@ -16,6 +16,7 @@ from typing import assert_never
 from relay.domain.credentials import (
     KEY_ACTOR,
     NOTHING,
+    OPERATOR_SOURCE,
     CredentialFault,
     Credentials,
     Identity,
@@ -141,6 +142,11 @@ class Register:
         judged = self.judge(credentials, caller.proofs)
         if isinstance(judged, Problem):
             return judged
+        if caller.home is not None:
+            inside = in_tenant(judged, credentials, caller.tenant)
+            if isinstance(inside, Problem):
+                return REVOKED
+            judged = inside
         same = (judged.source, judged.actor, judged.scopes) == (caller.source, caller.actor, caller.scopes)
         if not same or caller.tenant not in credentials.tenants:
             return REVOKED
@@ -190,7 +196,10 @@ def in_tenant(caller: Caller, credentials: Credentials, wanted: str | None) -> C
         return caller
     if Scope.OPERATOR not in caller.scopes or wanted not in credentials.tenants:
         return ELSEWHERE
-    return replace(caller, tenant=wanted, home=caller.tenant)
+    source = caller.source
+    if source.startswith(KEY_ACTOR):
+        source = OPERATOR_SOURCE + source.removeprefix(KEY_ACTOR)
+    return replace(caller, tenant=wanted, source=source, home=caller.tenant)
 
 
 def require(caller: Caller, scope: Scope) -> None:
