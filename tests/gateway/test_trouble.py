@@ -7,12 +7,13 @@ import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from relay.domain.ambient import Ambient
 from relay.domain.failure import FailureReason
-from relay.domain.telemetry import AppendCommitted, RejectReason, RequestFailed, RequestRefused
+from relay.domain.telemetry import AppendCommitted, JournalCouldNotWrite, RejectReason, RequestFailed, RequestRefused
 from relay.gateway.appender import (
     ANSWER_SECONDS,
     APPEND_SECONDS,
@@ -269,3 +270,15 @@ async def test_no_sender_waits_long_for_a_database_that_hangs(
         assert world.ear.of(RequestFailed) == [away] * hanging.events
         hanging.hangs = False
         assert (await world.post(event(), ("Idempotency-Key", "key-0"))).status == 202
+
+
+async def test_a_database_that_answers_and_cannot_write_is_counted_apart(world: World, database_dsn: str) -> None:
+    """As with a full disk, or behind a failover."""
+    async with world.database.connection() as connection:
+        name = urlsplit(database_dsn).path[1:]
+        await connection.execute(f"alter database {name} set default_transaction_read_only = on")
+    async with World.over(database_dsn) as standby:
+        reply = await standby.post(event())
+    assert (reply.status, reply.code) == (503, "database_unavailable")
+    assert standby.ear.of(JournalCouldNotWrite) == [JournalCouldNotWrite()]
+    assert standby.ear.of(RequestFailed) == [RequestFailed(FailureReason.DATABASE_UNAVAILABLE)]

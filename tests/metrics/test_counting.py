@@ -60,6 +60,7 @@ def _name(value: object) -> str:
         (GATEWAY, t.IdempotentReplay(), {"idempotent_replays_total": 1}),
         (GATEWAY, t.AppendCommitted(2, 4, (0.006, 0.009)),
          {"journal_commit_seconds_count": 2, "journal_commit_seconds_sum": 0.015, "journal_batch_size": 2}),
+        (GATEWAY, t.JournalCouldNotWrite(), {"journal_cannot_write_total": 1}),
         (GATEWAY, t.QuorumFailed(5), {"journal_quorum_failures_total": 1}),
         (GATEWAY, t.DurabilityKnown(2, 3), {"journal_durability{what=confirmed}": 2, "journal_durability{what=of}": 3}),
         (GATEWAY, t.DeadLettered("", DeadReason.NO_ROUTE, 2), {"dlq_inflow_total{consumer=,reason=no_route}": 2}),

@@ -12,6 +12,7 @@ GATEWAY = {
     "gateway_request_seconds",
     "journal_commit_seconds",
     "journal_quorum_failures_total",
+    "journal_cannot_write_total",
     "journal_batch_size",
     "journal_durability{what}",
     "idempotent_replays_total",

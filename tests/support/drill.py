@@ -8,12 +8,13 @@ each way. Rules that only a slow machine would raise have other thresholds here:
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tests.support.installation import Installation, Service, api, eventually
+from tests.support.installation import Installation, NotInTime, Service, api, eventually
 from tests.support.producer import Event, Producer, numbered
 from tests.support.programs import Programs
 from tests.support.prometheus import Alert, Pace, Prometheus, targets_of
@@ -65,12 +66,22 @@ MODES: Mapping[str, Mode] = {
         "the dispatchers are dead", "RelayNoDispatcher", 'up{job="relay-dispatcher"} == 0', pages=True
     ),
     "quorum_gone": Mode("the quorum is gone", "RelayQuorumMissing", "journal_quorum_failures_total > 0", pages=True),
+    "full_disk": Mode(
+        "the database's disk is full",
+        "RelayEventsTurnedAway",
+        "journal_cannot_write_total > 0",
+        pages=True,
+        reason="database_unavailable",
+    ),
 }
 """By the names of the drills."""
 
 _NEVER = 1_000_000.0
 _ONLY_SLOW = {"RelayCommitSlow": _NEVER, "RelayCommitVerySlow": _NEVER, "RelayQueueLate": 600.0}
 _MISSED_SCRAPES = {"RelayNoGateway": 10.0, "RelayNoDispatcher": 10.0, "RelayTargetDown": 15.0}
+_BY_THE_MINUTE = frozenset({"RelayLoopSilent"})
+"""Loops renew their success once a minute, at whatever pace a test goes."""
+
 _QUICKER = 100
 
 
@@ -86,9 +97,13 @@ class Drill:
     producer: Producer
     events: list[Event] = field(default_factory=list)
 
-    async def post(self, count: int) -> None:
-        """Have so many more events accepted, however often that has to be tried."""
-        more = numbered(len(self.events) + count)[len(self.events) :]
+    async def post(self, count: int, *, kilobytes: int = 0) -> None:
+        """Have so many more events accepted, however often that has to be tried. Nothing compresses their size."""
+        begin = len(self.events)
+        more = numbered(begin + count)[begin:]
+        if kilobytes:
+            noise = random.Random(begin).randbytes(512 * kilobytes).hex().encode()
+            more = [replace(event, body=b'"%b"' % (noise + event.key.encode())) for event in more]
         self.events += more
         await self.producer.post(more, 2 * DEADLINE)
 
@@ -117,9 +132,13 @@ class Drill:
         await self.installation.all_closed(len(self.events), 2 * DEADLINE)
         assert self.producer.accepted.keys() == {event.key for event in self.events}
         await self.prometheus.until_quiet(self.mode.alert, DEADLINE)
-        await eventually(self._is_ready, DEADLINE, "the gateway is ready")
+        try:
+            await eventually(self._is_ready, DEADLINE, "the gateway is ready")
+        except NotInTime as late:
+            raise NotInTime(f"{late}: {await self.readiness()}") from None
         paged = self.prometheus.query('max_over_time(ALERTS{alertstate="firing", severity="page"}[1h])')
-        assert {page.labels["alertname"] for page in paged} == ({self.mode.alert} if self.mode.pages else set())
+        expected = {self.mode.alert} if self.mode.pages else set()
+        assert {page.labels["alertname"] for page in paged} == expected, f"these paged: {paged}"
         verified = await asyncio.to_thread(self.installation.run, "verify")
         assert verified.returncode == 0, verified.stdout + verified.stderr
 
@@ -140,7 +159,7 @@ async def watching(
     gateway, dispatcher = installation.gateway(), installation.dispatcher(**of_dispatcher)
     await asyncio.to_thread(lambda: (gateway.started, dispatcher.started))
     thresholds = _ONLY_SLOW | ({} if mode.threshold is None else {mode.alert: mode.threshold})
-    pace = Pace(_QUICKER, thresholds, _MISSED_SCRAPES)
+    pace = Pace(_QUICKER, thresholds, _MISSED_SCRAPES, _BY_THE_MINUTE)
     folder = Path(installation.folder / "prometheus")
     with Prometheus(programs, folder, targets_of(gateway, dispatcher), pace) as prometheus:
         await prometheus.until_ready()

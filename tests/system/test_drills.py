@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
 
 from tests.support.accounting import assert_complete
 from tests.support.cluster import Cluster
@@ -20,6 +23,8 @@ from tests.support.installation import Installation, add_endpoint, eventually
 from tests.support.link import Link
 from tests.support.programs import Programs
 from tests.support.receiver import Receiver
+from tests.support.small_disk import SmallDisk, server_on, small_disk
+from tests.system.conftest import ended
 
 EVENTS = 30
 CUT_SECONDS = 10.0
@@ -153,6 +158,35 @@ async def test_quorum_gone(programs: Programs, on_three: Installation, cluster: 
         assert (status, checks["database"]) == (503, "ok")
         assert checks["journal"] != "ok"
         cluster.thaw()
+        await posting
+        await drill.is_over()
+        assert_complete(receiver.received(), drill.producer.accepted, drill.events)
+
+
+@pytest.fixture
+def disk() -> Iterator[SmallDisk]:
+    with small_disk() as mounted:
+        yield mounted
+
+
+@pytest.fixture
+def on_small_disk(disk: SmallDisk, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Installation]:
+    """An installation whose database is on that disk."""
+    with server_on(disk) as server:
+        yield from ended(Installation(tmp_path, server.dsn), request)
+
+
+async def test_full_disk(programs: Programs, on_small_disk: Installation, disk: SmallDisk, receiver: Receiver) -> None:
+    assert on_small_disk.run("migrate").returncode == 0
+    async with watching(MODES["full_disk"], programs, on_small_disk) as drill:
+        add_endpoint(drill.gateway, receiver.url())
+        await drill.post(EVENTS)
+        disk.fill()
+        posting = asyncio.create_task(drill.post(EVENTS, kilobytes=100))
+        await drill.is_told()
+        status, checks = await drill.readiness()
+        assert (status, "its disk is full" in checks["database"]) == (503, True)
+        disk.empty()
         await posting
         await drill.is_over()
         assert_complete(receiver.received(), drill.producer.accepted, drill.events)

@@ -120,6 +120,11 @@ class QuorumFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalCouldNotWrite:
+    """An append was refused by a database that answers and cannot write: its disk is full, or it is a standby."""
+
+
+@dataclass(frozen=True, slots=True)
 class QuorumLost:
     """From now on nothing is accepted, because the quorum does not confirm the journal; `why` in words."""
 
@@ -409,6 +414,7 @@ Happening = (
     | IdempotentReplay
     | AppendCommitted
     | QuorumFailed
+    | JournalCouldNotWrite
     | QuorumLost
     | QuorumRegained
     | DurabilityKnown

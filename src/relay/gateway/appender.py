@@ -19,7 +19,14 @@ from relay.domain.ambient import Ambient
 from relay.domain.backoff import doubled
 from relay.domain.credentials import Credentials
 from relay.domain.delivery import DeadReason
-from relay.domain.telemetry import AppendCommitted, DeadLettered, EventsAccepted, Listener, QuorumFailed
+from relay.domain.telemetry import (
+    AppendCommitted,
+    DeadLettered,
+    EventsAccepted,
+    JournalCouldNotWrite,
+    Listener,
+    QuorumFailed,
+)
 from relay.gateway.confirming import MISSING, Confirming
 from relay.gateway.groups import NO_ENDPOINT, Group, Member, take_group, verdicts
 from relay.gateway.rechecking import Rechecking
@@ -28,7 +35,7 @@ from relay.gateway.schemas import Checks
 from relay.gateway.submission import Line, Outcome, Submission
 from relay.gateway.wakeups import Wakeups
 from relay.store.barrier import Barrier
-from relay.store.faults import DataRefused, StoreBusy, StoreRefused, StoreUnavailable
+from relay.store.faults import CannotWrite, DataRefused, StoreBusy, StoreRefused, StoreUnavailable
 from relay.store.journal import Appended, AppendResult, Journal, StaleSnapshot
 from relay.web.credentials import Register
 from relay.web.problems import ErrorCode, Problem
@@ -200,7 +207,7 @@ class Appender:
             self._races_lost += 1
             self._try_again(self._concerned(group), BUSY)
         except StoreUnavailable as fault:
-            logger.warning("append_failed", extra={"fields": {"detail": str(fault)}})
+            self._tell_of(fault)
             _settle(self._concerned(group), UNAVAILABLE)
             _settle(self._line.take_older(self._ambient.monotonic() - (ANSWER_SECONDS - APPEND_SECONDS)), UNAVAILABLE)
         except asyncio.CancelledError:
@@ -209,6 +216,11 @@ class Appender:
         except Exception:
             logger.exception("append_met_bug")
             _settle(self._concerned(group), BUG)
+
+    def _tell_of(self, fault: StoreUnavailable) -> None:
+        logger.warning("append_failed", extra={"fields": {"detail": str(fault)}})
+        if isinstance(fault, CannotWrite):
+            self._emit(JournalCouldNotWrite())
 
     async def _of_one_version(self) -> tuple[Routes, Credentials]:
         """Routes and credentials that agree with each other. Raises `StaleSnapshot`, and `StoreUnavailable`."""

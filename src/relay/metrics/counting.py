@@ -83,6 +83,7 @@ class Counting:
             t.IdempotentReplay: (self._replayed, frozenset({names.IDEMPOTENT_REPLAYS})),
             t.AppendCommitted: (self._committed, frozenset({names.JOURNAL_COMMIT, names.JOURNAL_BATCH})),
             t.QuorumFailed: (self._unproved, frozenset({names.JOURNAL_QUORUM_FAILURES})),
+            t.JournalCouldNotWrite: (self._unwritable, frozenset({names.JOURNAL_CANNOT_WRITE})),
             t.DurabilityKnown: (self._durable, frozenset({names.JOURNAL_DURABILITY})),
             t.AttemptsRecorded: (self._recorded, frozenset({names.ATTEMPTS, names.SEND, names.DELIVERY})),
             t.RetriesScheduled: (self._retried, frozenset({names.RETRIES})),
@@ -150,6 +151,9 @@ class Counting:
 
     def _unproved(self, _: t.QuorumFailed) -> None:
         self._add(names.JOURNAL_QUORUM_FAILURES, 1)
+
+    def _unwritable(self, _: t.JournalCouldNotWrite) -> None:
+        self._add(names.JOURNAL_CANNOT_WRITE, 1)
 
     def _durable(self, happening: t.DurabilityKnown) -> None:
         self._put(names.JOURNAL_DURABILITY, happening.confirmed, ("confirmed",))

@@ -62,6 +62,7 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     t.EventsAccepted: DEBUG,
     t.IdempotentReplay: DEBUG,
     t.AppendCommitted: DEBUG,
+    t.JournalCouldNotWrite: DEBUG,  # it is counted, and the append that failed has its line
     t.QuorumFailed: DEBUG,  # it is counted, and an outage has two lines of its own
     t.QuorumLost: ERROR,
     t.QuorumRegained: WARNING,

@@ -133,6 +133,11 @@ JOURNAL_COMMIT = _seconds(
 JOURNAL_QUORUM_FAILURES = _counter(
     "journal_quorum_failures_total", _GATEWAY, "Appends that were not proved to be on the quorum in time"
 )
+JOURNAL_CANNOT_WRITE = _counter(
+    "journal_cannot_write_total",
+    _GATEWAY,
+    "Appends that the database refused because it cannot write: its disk is full, or it is a standby",
+)
 JOURNAL_BATCH = _gauge("journal_batch_size", _GATEWAY, Merge.LATEST, "Events of the latest journal append")
 IDEMPOTENT_REPLAYS = _counter(
     "idempotent_replays_total", _GATEWAY, "Requests answered with the stored answer of an earlier one"
@@ -271,6 +276,7 @@ TABLE: tuple[Metric, ...] = (
     GATEWAY_REQUEST,
     JOURNAL_COMMIT,
     JOURNAL_QUORUM_FAILURES,
+    JOURNAL_CANNOT_WRITE,
     JOURNAL_BATCH,
     JOURNAL_DURABILITY,
     IDEMPOTENT_REPLAYS,
