@@ -114,7 +114,7 @@ class Stage:
     def _replacements(self) -> Iterator[tuple[str, str]]:
         yield r"0\.0\.0\.0:8080", f"0.0.0.0:{free_port()}"
         yield r"http://127\.0\.0\.1:8080", self.api
-        yield r"http://127\.0\.0\.1:9091", re.sub(r"/metrics$", "", self.metrics)
+        yield r"http://127\.0\.0\.1:9091", self.metrics.removesuffix("/metrics")
         yield r"http://127\.0\.0\.1:9099", self.receiver
         yield r"\.venv/bin/relay", str(RELAY)
         yield r"'?postgresql://[\w:…]+@[\w.,]+/relay'?", _quoted(self.database)
@@ -158,7 +158,7 @@ def stage(installation: Installation, database: str) -> Stage:
         "RELAY_URL": running["api"],
         "RELAY_ALLOW_PRIVATE_ENDPOINTS": "true",
     }
-    return Stage(installation, running["api"], running["metrics"], running["receiver"], database, environment)
+    return Stage(installation, running["api"], running["metrics"][-1], running["receiver"], database, environment)
 
 
 def play(on: Stage, blocks: Sequence[Block]) -> None:
@@ -209,6 +209,8 @@ class Properties:
             {"url": "telegram://-1001234567890", "name": "ops-chat", "event_types": ["alert.*"], "secret": TOKEN},
         )
         ids["src"] = self._have("sources", {"name": "billing", "auth": ["bearer", "hmac"]})
+        by_certificate = {"auth": ["mtls", "hmac"], "certificate_subject": "warehouse.example.com"}
+        self._have("sources", {"name": "warehouse", **by_certificate})
         ids["key"] = self._have("keys", {"name": "shop", "scopes": ["ingest"]})
         if "rcp" not in ids:
             taken = self._call("POST", "/events", {"type": "invoice.paid", "amount": 12})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.installation import Installation, add_endpoint, post
+from tests.support.installation import LOOPBACK, Installation, add_endpoint, post
 from tests.support.receiver import Receiver
 
 CLOSED_SECONDS = 30.0
@@ -29,5 +29,6 @@ async def test_processes_that_run_go_on_when_a_newer_version_migrates(
 @pytest.mark.parametrize("role", ["gateway", "dispatcher"])
 async def test_a_process_that_is_older_than_the_database_does_not_start(installation: Installation, role: str) -> None:
     await _migrate_further(installation)
+    installation.environment |= {"RELAY_BIND": f"{LOOPBACK}:0", "RELAY_METRICS_BIND": f"{LOOPBACK}:0"}
     done = installation.run(role)
     assert (done.returncode, "upgrade Relay" in done.stderr) == (1, True), done.stderr
