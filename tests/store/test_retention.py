@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
@@ -305,6 +306,42 @@ async def test_a_state_in_the_middle_of_pruning_is_right_and_the_next_run_goes_o
     assert await run(Retention(world.database)) == []
     assert await left(world) == NOTHING
     assert await retention.days_to_sweep() == []
+    assert await is_right(world)
+
+
+async def test_a_session_that_dies_in_the_middle_of_a_step_leaves_everything_as_it_was(
+    world: World, retention: Retention, database_dsn: str
+) -> None:
+    """As after a kill -9: after all that the step does, and before its commit."""
+    await delivered(world, days=40, number=3)
+    await dead(world, days=40)
+    (day,) = await retention.days_to_prune(DELIVERED)
+    connection = await asyncpg.connect(database_dsn)
+    server = connection.get_server_pid()
+    await connection.transaction().start()
+    assert (await Retention(only(connection)).prune_day(day, DELIVERED)).result is Pruned.THINNED
+    connection.terminate()
+    async with asyncio.timeout(20):
+        while await world.value("select count(*) from pg_stat_activity where pid = $1", server):
+            pass
+    assert await run(retention) == [(Pruned.THINNED, 3, 1)]
+    assert await world.rows_in("receipts") == 1
+    assert await is_right(world)
+
+
+async def test_a_verification_beside_retention_finds_everything_right(world: World, retention: Retention) -> None:
+    lane = await world.add_endpoint()
+    for days in range(35, 41):
+        await delivered(world, lane, days=days, number=20)
+        await dead(world, days=days)
+    pruning = asyncio.create_task(run(retention))
+    verified_beside = 0
+    while not pruning.done():
+        found = await verified(world, window=16)
+        assert found.ok, found
+        verified_beside += 1
+    assert await pruning == [(Pruned.THINNED, 20, 1)] * 6
+    assert verified_beside > 1
     assert await is_right(world)
 
 

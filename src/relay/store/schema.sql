@@ -454,7 +454,7 @@ begin
         return null;
     end if;
     perform refuse_if_held(array[p_parent::regclass, oldest.child]);
-    execute format('lock table only %I in access exclusive mode', p_parent);
+    perform lock_alone(array[p_parent::regclass, oldest.child]);
     execute format('drop table %s', oldest.child);
     return (oldest.from_at at time zone 'UTC')::date;
 end $$;
@@ -485,7 +485,7 @@ begin
         order by d.day);
     if missing && fallen then
         perform refuse_if_held(array[parent::regclass, (parent || '_default')::regclass]);
-        execute format('lock table only %I in access exclusive mode', parent);
+        perform lock_alone(array[parent::regclass]);
     elsif missing <> '{}' then
         perform refuse_if_held(array[(parent || '_default')::regclass]);
     end if;
@@ -495,7 +495,7 @@ begin
             child := child || '_again';  -- somebody keeps a table of that name
         end loop;
         execute format('create table %I (like %I including all)', child, parent);
-        execute format('lock table %I in access exclusive mode', parent || '_default');
+        perform lock_alone(array[(parent || '_default')::regclass]);
         execute format('select exists (select from %1$I where %2$I >= %3$L and %2$I < %4$L)',
                        parent || '_default', key_column, day, day + 1) into late;
         if late and day <> all (fallen) then
@@ -625,6 +625,28 @@ CREATE FUNCTION public.lane_opens_at(e public.endpoints) RETURNS timestamp with 
     where s.endpoint_id = e.id and opens_at(e, s, true) > now() and e.status = 'active'
 $$;
 
+CREATE FUNCTION public.lock_alone(p_tables regclass[]) RETURNS void
+    LANGUAGE plpgsql
+    SET lock_timeout TO '50ms'
+    AS $$
+declare
+    wanted regclass;
+begin
+    for try in 1 .. 40 loop
+        begin
+            foreach wanted in array p_tables loop
+                execute format('lock table only %s in access exclusive mode', wanted);
+            end loop;
+            return;
+        exception when lock_not_available then
+            if try = 40 then
+                raise;
+            end if;
+        end;
+        perform pg_sleep(0.05 + 0.1 * random());
+    end loop;
+end $$;
+
 CREATE FUNCTION public.looked_at(p_before timestamp with time zone, p_now timestamp with time zone) RETURNS timestamp with time zone
     LANGUAGE sql STABLE
     AS $$
@@ -747,13 +769,12 @@ begin
 
     if staying = '{}' then
         perform refuse_if_held(array['journal'::regclass, old]);
-        lock table only journal in access exclusive mode;
-        execute format('lock table %s in access exclusive mode', old);
+        perform lock_alone(array['journal'::regclass, old]);
     else
         create temporary table staying_events on commit drop as
             select j.* from unnest(staying) as s (id) join journal j on j.day = p_day and j.receipt_id = s.id;
         perform refuse_if_held(array[old]);
-        execute format('lock table %s in access exclusive mode', old);
+        perform lock_alone(array[old]);
     end if;
     if exists (select from owed_between(p_first, p_last, most + 1) o where o.id <> all (staying)) then
         raise exception using errcode = 'lock_not_available', message = format('something of %s is owed again', old);
