@@ -19,7 +19,7 @@ from tests.support.pages import QUERY, SHELL, Block, all_blocks, blocks, pages
 from tests.support.rehearsal import DidNotRun, Properties, Stage, play, stage
 from tests.system.conftest import ended
 
-pytestmark = [pytest.mark.requires_tool("bash", "curl", "openssl"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.requires_tool("bash", "curl", "openssl"), pytest.mark.timeout(600)]
 
 NOT_RUN = {
     "relay loadtest": "measures, and takes its time for it; tests/loadtest does so in small",
