@@ -38,12 +38,12 @@ DISPATCHER = {
     "relay_loop_held_up_total{loop}",
     "relay_loop_last_success_timestamp_seconds{loop}",
     "relay_broker_mode",
-    "relay_clock_skew_seconds",
     "relay_unaccounted_deliveries",
     "dlq_depth{consumer}",
     "receipts_open_age_seconds{stat}",
 }
 BOTH = {
+    "relay_clock_skew_seconds",
     "relay_workers_lost_total",
     "relay_delivery_seconds",
     "dlq_inflow_total{consumer,reason}",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -208,12 +209,21 @@ async def test_what_a_hold_kept_is_late_from_the_end_of_the_hold_on(world: World
     assert 20 <= (await measure(health)).oldest_pending_age < 50
 
 
+async def came(world: World, seconds_ago: float, lane: UUID) -> UUID:
+    """An event for a lane that came so long ago, by all clocks; answers its delivery's id."""
+    made = event(to=(lane,), receipt=new_id(unix_ms=(new_id().int >> 80) - round(1000 * seconds_ago)))
+    await world.append(made)
+    await world.sql(
+        "update journal set committed_at = now() - $2 * interval '1 second' where receipt_id = $1",
+        made.envelope.receipt_id,
+        seconds_ago,
+    )
+    return made.fan_out[0][0]
+
+
 async def test_the_oldest_open_receipt_is_the_oldest_with_something_owed(world: World, health: Health) -> None:
     lane = await world.add_endpoint()
-    now_ms = new_id().int >> 80
-    ages = {event(to=(lane,), receipt=new_id(unix_ms=now_ms - 1000 * age)): age for age in (500, 300, 100)}
-    await world.append(*ages)
-    oldest, middle, _ = (each.fan_out[0][0] for each in ages)
+    oldest, middle, _ = [await came(world, age, lane) for age in (500, 300, 100)]
     bury = "update deliveries set status = 'dead', dead_reason = 'exhausted', dead_at = now() where id = $1"
     assert 500 <= (await measure(health)).oldest_open_receipt_age < 530
     await world.sql(bury, oldest)
@@ -227,16 +237,21 @@ async def test_what_waits_for_a_person_does_not_keep_an_alarm_ringing(
     world: World, health: Health, state: EndpointState
 ) -> None:
     closed, open_lane = await world.add_endpoints(2)
-    now_ms = new_id().int >> 80
-    await world.append(event(to=(closed,), receipt=new_id(unix_ms=now_ms - 500_000)))
-    await world.append(event(to=(open_lane,), receipt=new_id(unix_ms=now_ms - 100_000)))
+    await came(world, 500, closed)
+    await came(world, 100, open_lane)
     await world.endpoints.set_state(TENANT, closed, state)
     assert 100 <= (await measure(health)).oldest_open_receipt_age < 130
 
 
+@pytest.mark.parametrize("ahead", [3600, -3600])
+async def test_a_gateways_wrong_clock_makes_no_receipt_old(world: World, health: Health, ahead: int) -> None:
+    lane = await world.add_endpoint()
+    await world.append(event(to=(lane,), receipt=new_id(unix_ms=(new_id().int >> 80) + 1000 * ahead)))
+    assert 0 < (await measure(health)).oldest_open_receipt_age < 30
+
+
 async def test_what_awaits_its_ack_keeps_its_receipt_open(world: World, health: Health) -> None:
-    receipt = new_id(unix_ms=(new_id().int >> 80) - 200_000)
-    await world.append(event(to=(await world.add_endpoint(),), receipt=receipt))
+    await came(world, 200, await world.add_endpoint())
     await world.record(attempt(await world.claim_one(), DeliveryMove.RECEIVE))
     assert 200 <= (await measure(health)).oldest_open_receipt_age < 230
 
@@ -244,7 +259,7 @@ async def test_what_awaits_its_ack_keeps_its_receipt_open(world: World, health: 
 async def first_tried(world: World, seconds_ago: float, retry: str | None = None) -> None:
     """An event of 500 seconds ago whose delivery was first tried so long ago, and waits for its next try."""
     lane = await world.add_endpoint()
-    await world.append(event(to=(lane,), receipt=new_id(unix_ms=(new_id().int >> 80) - 500_000)))
+    await came(world, 500, lane)
     await world.record(attempt(await world.claim_one(), DeliveryMove.RETRY, delay=1.0))
     await world.sql(
         "update deliveries set generation_started_at = now() - $1::float8 * interval '1 second'", seconds_ago
@@ -274,13 +289,12 @@ async def test_what_is_past_its_retry_window_does_not_keep_an_alarm_ringing(
 async def test_what_is_past_its_window_hides_nothing_that_is_not(world: World, health: Health) -> None:
     await first_tried(world, 1900.0)
     lane = await world.value("select id from endpoints")
-    await world.append(event(to=(lane,), receipt=new_id(unix_ms=(new_id().int >> 80) - 300_000)))
+    await came(world, 300, lane)
     assert 300 <= (await measure(health)).oldest_open_receipt_age < 330
 
 
 async def test_an_ack_that_is_past_its_deadline_is_the_reconcilers(world: World, health: Health) -> None:
-    receipt = new_id(unix_ms=(new_id().int >> 80) - 500_000)
-    await world.append(event(to=(await world.add_endpoint(),), receipt=receipt))
+    await came(world, 500, await world.add_endpoint())
     await world.record(attempt(await world.claim_one(), DeliveryMove.RECEIVE))
     assert 500 <= (await measure(health)).oldest_open_receipt_age < 530
     await world.sql("update deliveries set received_at = now() - interval '301 seconds'")

@@ -66,6 +66,7 @@ MODES: Mapping[str, Mode] = {
         "the dispatchers are dead", "RelayNoDispatcher", 'up{job="relay-dispatcher"} == 0', pages=True
     ),
     "quorum_gone": Mode("the quorum is gone", "RelayQuorumMissing", "journal_quorum_failures_total > 0", pages=True),
+    "clock_jump": Mode("a clock jumped", "RelayClockSkewed", "abs(relay_clock_skew_seconds) > 2"),
     "full_disk": Mode(
         "the database's disk is full",
         "RelayEventsTurnedAway",

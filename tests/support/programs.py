@@ -1,6 +1,4 @@
-"""Programs of Debian's for the tests: the machine's own, or those of the package, unpacked and not installed.
-
-Prometheus with promtool, and faketime, which lets the clock of a process jump.
+"""Prometheus and promtool for the tests: the machine's own, or those of Debian's package, unpacked and not installed.
 
 The package is fetched with apt as the machine is set up, which needs no root, and kept in pytest's own cache. Where
 apt's lists are empty, lists of our own are fetched for it. What is missing skips the test with the reason, and fails it
@@ -12,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +19,7 @@ import pytest
 from tests.support.npm import kept_folder
 from tests.support.run import once
 
+PACKAGE = "prometheus"
 FETCH_SECONDS = 100.0
 _STATUS = "/var/lib/dpkg/status"
 
@@ -39,52 +37,36 @@ def find_programs(config: pytest.Config, factory: pytest.TempPathFactory) -> Pro
     server, tool = shutil.which("prometheus"), shutil.which("promtool")
     if server and tool:
         return Programs(Path(server), Path(tool))
-    folder = _fetched("prometheus", ("usr/bin/prometheus", "usr/bin/promtool"), config, factory)
-    return Programs(folder / "usr/bin/prometheus", folder / "usr/bin/promtool")
-
-
-def find_faketime(config: pytest.Config, factory: pytest.TempPathFactory) -> Path:
-    """The library of faketime, for `LD_PRELOAD`; fetched if need be. Skips the test where it cannot be had."""
-    library = f"usr/lib/{sysconfig.get_config_var('MULTIARCH')}/faketime/libfaketime.so.1"
-    installed = Path("/", library)
-    return installed if installed.exists() else _fetched("libfaketime", (library,), config, factory) / library
-
-
-def _fetched(package: str, files: Sequence[str], config: pytest.Config, factory: pytest.TempPathFactory) -> Path:
-    """A folder with these files of a package, at their places. Skips the test where they cannot be had."""
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        pytest.skip(f"missing tool: {package}, and no apt-get with dpkg-deb to fetch it")
-    folder = kept_folder(package, config, factory)
-
-    def fetch() -> str | None:
-        return None if (folder / files[-1]).exists() else _fetch(folder, package, files)
-
+        pytest.skip("missing tool: prometheus with promtool, and no apt-get with dpkg-deb to fetch them")
+    folder = kept_folder("prometheus", config, factory)
+    found = Programs(folder / "usr/bin/prometheus", folder / "usr/bin/promtool")
     # workers share the folder, and a mirror that cannot be reached is waited for once
-    why = once(f"apt{folder}".replace("/", "-"), fetch)
+    why = once(f"apt{folder}".replace("/", "-"), lambda: None if found.promtool.exists() else _fetch(folder))
     if why is not None:
-        pytest.skip(f"missing tool: {package}, which apt-get could not fetch ({why})")
-    return folder
+        pytest.skip(f"missing tool: prometheus, which apt-get could not fetch ({why})")
+    return found
 
 
-def _fetch(folder: Path, package: str, files: Sequence[str]) -> str | None:
-    """Fetch the package and unpack these files; answers why that did not work. The last one moves in last."""
+def _fetch(folder: Path) -> str | None:
+    """Fetch the package and unpack it; answers why that did not work. The last program moves in last."""
     own = [f"-oDir::State={folder}/state", f"-oDir::Cache={folder}/cache", f"-oDir::State::status={_STATUS}"]
     for empty in ("state/lists/partial", "cache/archives/partial", "unpacked"):
         (folder / empty).mkdir(parents=True, exist_ok=True)
-    why = _run(["apt-get", "-qq", "-oAPT::Sandbox::User=root", "download", package], folder)
+    why = _run(["apt-get", "-qq", "-oAPT::Sandbox::User=root", "download", PACKAGE], folder)
     if why is not None:  # no lists, or older ones than the mirror
         why = _run(["apt-get", "-qq", "-oAPT::Sandbox::User=root", *own, "update"], folder) or _run(
-            ["apt-get", "-qq", "-oAPT::Sandbox::User=root", *own, "download", package], folder
+            ["apt-get", "-qq", "-oAPT::Sandbox::User=root", *own, "download", PACKAGE], folder
         )
     if why is not None:
         return why
-    (archive,) = folder.glob(f"{package}_*.deb")
-    why = _run(["dpkg-deb", "--extract", str(archive), "unpacked"], folder)
+    (package,) = folder.glob(f"{PACKAGE}_*.deb")
+    why = _run(["dpkg-deb", "--extract", str(package), "unpacked"], folder)
     if why is None:
-        for name in files:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / "unpacked" / name).resolve().replace(folder / name)
-    archive.unlink()
+        (folder / "usr/bin").mkdir(parents=True, exist_ok=True)
+        for name in ("prometheus", "promtool"):
+            (folder / "unpacked/usr/bin" / name).replace(folder / "usr/bin" / name)
+    package.unlink()
     for left in ("state", "cache", "unpacked"):
         shutil.rmtree(folder / left)
     return why

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.tree import ROOT
 from tests.support.accounting import assert_complete
 from tests.support.cluster import Cluster
 from tests.support.drill import DEADLINE, MODES, Drill, watching
@@ -29,6 +30,7 @@ from tests.system.conftest import ended
 EVENTS = 30
 CUT_SECONDS = 10.0
 
+JUMPING = ROOT / "tests" / "support" / "jumping"
 SOON_AGAIN = {"breaker_cooldown_secs": "0.5", "breaker_max_cooldown_secs": "1"}
 
 
@@ -161,6 +163,41 @@ async def test_quorum_gone(programs: Programs, on_three: Installation, cluster: 
         await posting
         await drill.is_over()
         assert_complete(receiver.received(), drill.producer.accepted, drill.events)
+
+
+@pytest.fixture
+def clock(installation: Installation) -> Path:
+    """A file that says by how many seconds the clocks of the installation's processes are off."""
+    offset = installation.folder / "offset"
+    jump_to(offset, 0)
+    installation.environment |= {"PYTHONPATH": str(JUMPING), "CLOCK_OFFSET_FILE": str(offset)}
+    return offset
+
+
+def jump_to(clock: Path, seconds: int) -> None:
+    """Have the clocks off by so much from now on, at one moment."""
+    new = clock.with_suffix(".new")
+    new.write_text(str(seconds))
+    new.replace(clock)
+
+
+@pytest.mark.parametrize("seconds", [3600, -3600])
+async def test_clock_jump(programs: Programs, installation: Installation, clock: Path, seconds: int) -> None:
+    """Of the machine of the gateway and the dispatcher, with deliveries under way; not of the database's."""
+    acked: set[str] = set()
+    async with Gate() as gate, watching(MODES["clock_jump"], programs, installation) as drill:
+        add_endpoint(drill.gateway, gate.url, name="crm")
+        await drill.post(EVENTS)
+        jump_to(clock, seconds)
+        await drill.post(EVENTS)
+        await drill.is_told()
+        for job in ("relay-gateway", "relay-dispatcher"):
+            named = f'ALERTS{{alertname="{drill.mode.alert}", alertstate="firing", job="{job}"}}'
+            await drill.prometheus.until(named, DEADLINE)
+        async with answering(gate, acked, acks):
+            jump_to(clock, 0)
+            await drill.is_over()
+        assert acked == drill.all_promised()
 
 
 @pytest.fixture

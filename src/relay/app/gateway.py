@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from relay import __version__
 from relay.api import ApiDeps, EndpointLimits, create_api
 from relay.app.ambience import ambient
+from relay.app.clocks import comparing
 from relay.app.connections import check_connections, of_crew
 from relay.app.egress import platforms_of, policy_of
 from relay.app.installation import Installation, away, check_quorum, check_reach, check_ready, find, unused_standbys
@@ -116,7 +117,8 @@ async def run_gateway(work: Work) -> None:
             barrier = _barrier(work.settings, pools, world, emit)
             await check_quorum(barrier.check)
             await _tell_of_unused(pools, work.settings)
-            async with watched(work.lines, spans, emit), barrier.running(), judging() as judge:
+            clocks = comparing(Health(pools.checks), world, every_seconds=work.settings.heartbeat_secs, emit=emit)
+            async with watched(work.lines, spans, emit), clocks, barrier.running(), judging() as judge:
                 prover = _prover(work, pools, vault, world)
                 rulebook = Rulebook(Endpoints(pools.appends, vault), Schemas(pools.appends), Schemas(pools.api), judge)
                 gateway = _gateway(work.settings, pools, rulebook, prover, world, barrier, emit)

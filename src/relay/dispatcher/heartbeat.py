@@ -1,14 +1,14 @@
 """The heartbeat: tells the database that this dispatcher is there, for the gateways' readiness, and compares clocks.
 
-Owns one loop. Invariant: a difference is told only where the time that the question took cannot explain it.
+Owns one loop. Invariant: it goes on as long as the database takes its reports.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
 from uuid import UUID
 
 from relay.domain.ambient import Ambient
+from relay.domain.clocks import seconds_ahead
 from relay.domain.telemetry import ClockCompared, Listener, Loop, LoopSucceeded
 from relay.store import health
 from relay.store.health import Health
@@ -29,13 +29,6 @@ class Heartbeat:
         while True:
             asked = self._ambient.now()
             theirs = await self._store.beat(self._process, health.DISPATCHER)
-            self._emit(ClockCompared(_ahead(asked, theirs, self._ambient.now())))
+            self._emit(ClockCompared(seconds_ahead(asked, theirs, self._ambient.now())))
             self._emit(LoopSucceeded(Loop.HEARTBEAT))
             await self._ambient.sleep(self._every_seconds)
-
-
-def _ahead(asked: datetime, theirs: datetime, answered: datetime) -> float:
-    """By how many seconds our clock is at least ahead of theirs, which stood so at some moment in between."""
-    if theirs < asked:
-        return (asked - theirs).total_seconds()
-    return min((answered - theirs).total_seconds(), 0.0)

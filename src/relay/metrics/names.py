@@ -233,7 +233,7 @@ LOOP_SUCCESS = _gauge(
 )
 CLOCK_SKEW = _gauge(
     "relay_clock_skew_seconds",
-    _DISPATCHER,
+    _BOTH,
     Merge.LATEST,
     "By how much this machine's clock is ahead of the database's; negative where it is behind",
 )

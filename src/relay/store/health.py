@@ -132,6 +132,12 @@ class Health:
             await connection.execute(statements.text("forget_heartbeats"), FORGOTTEN_AFTER_SECONDS)
         return instant
 
+    async def instant(self) -> datetime:
+        """The database's instant while it answers."""
+        async with self._database.connection() as connection:
+            instant: datetime = await connection.fetchval(statements.text("tell_instant"))
+        return instant
+
     async def seconds_since(self, kind: str) -> float | None:
         """Seconds since a process of that kind last reported; None if none ever did."""
         async with self._database.connection() as connection:

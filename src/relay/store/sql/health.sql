@@ -8,6 +8,12 @@ insert into heartbeats (process, kind, reported_at) values ($1, $2, now())
 on conflict (process) do update set reported_at = now()
 returning clock_timestamp();
 
+-- name: tell_instant
+-- parameters:
+-- index:
+-- The server's clock, for whoever compares it with its own.
+select clock_timestamp();
+
 -- name: forget_heartbeats
 -- parameters: older than seconds
 -- index: heartbeats_pkey
@@ -60,7 +66,7 @@ select (select count(due_at) from deliveries where status = 'pending')
 
 -- name: measure_queue
 -- parameters: retry window seconds, window seconds of the preset, ack seconds
--- index: deliveries_pending, deliveries_leased, deliveries_dead or deliveries_dead_reason or deliveries_dead_endpoint, deliveries_of_endpoint, endpoints_pkey or endpoints_page or endpoints_name or endpoints_every_name
+-- index: deliveries_pending, deliveries_leased, deliveries_dead or deliveries_dead_reason or deliveries_dead_endpoint, deliveries_of_endpoint, endpoints_pkey or endpoints_page or endpoints_name or endpoints_every_name, journal_pkey
 -- For the gauges, beside measure_lateness. Each count reads an index alone, one status at a time, since `in ('pending',
 -- 'in_flight')` would match no such index. The oldest event that is owed something is the first of each open lane that is
 -- inside its retry window or, once it was received, its ack deadline: what waits in a lane that a person has closed, or
@@ -70,15 +76,14 @@ select (select count(due_at) from deliveries where status = 'pending')
 select (select count(d.due_at) from deliveries d where d.status = 'pending') as pending,
        (select count(coalesce(d.lease_until, '-infinity')) from deliveries d where d.status = 'in_flight') as in_flight,
        (select count(*) from deliveries where status = 'dead' and discarded_at is null) as dead,
-       -- a delivery id starts with the milliseconds at which its event was received
-       (select (extract(epoch from now())
-                - ('x' || left(replace(min(first.id::text collate "C"), '-', ''), 12))::bit(48)::bigint / 1000.0
-               )::double precision
+       -- a delivery id starts with the milliseconds at which its event was received, by its gateway's clock; how long ago
+       -- that is, the journal knows by the database's
+       (select extract(epoch from now() - min(j.committed_at))::double precision
         from endpoints e
         cross join unnest('{pending,in_flight}'::delivery_status[]) as owed(status)
         cross join lateral (
-            select seen.id from (
-                select d.id, d.generation_started_at, d.received_at from deliveries d
+            select seen.journal_day, seen.receipt_id from (
+                select d.id, d.journal_day, d.receipt_id, d.generation_started_at, d.received_at from deliveries d
                 where d.endpoint_id = e.id and d.status = owed.status order by d.id limit 1000
             ) seen
             where case when seen.received_at is not null then seen.received_at + $3::float8 * interval '1 second' > now()
@@ -88,6 +93,10 @@ select (select count(d.due_at) from deliveries d where d.status = 'pending') as 
                                      > now(), true) end
             order by seen.id limit 1
         ) first
+        cross join lateral (
+            select j0.committed_at from journal j0
+            where j0.day = first.journal_day and j0.receipt_id = first.receipt_id offset 0
+        ) j
         where e.status = 'active' and e.removed_at is null) as oldest_owed_age,
        (select count(*) from delivery_attempts_default) as default_partition_rows,
        (select count(*) from journal_default) as journal_default_partition_rows,
