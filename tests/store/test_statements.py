@@ -101,6 +101,7 @@ def test_statements_that_serve_a_user_name_the_tenant() -> None:
     about_nobody = {"insert_secret", "bump_rules", "destinations", "longest_timeouts", "load_snapshot"}
     about_nobody |= {"read_credentials", "bump_credentials", "is_open", "is_shared", "bump_schemas"}
     about_a_tenant_itself = {"insert_tenant", "list_tenants", "remove_tenant", "has_tenant", "set_strict_schemas"}
+    about_a_tenant_itself |= {"lock_tenant", "hold_tenant"}
     after_what_was_found = {"delivery_attempts", "closed_receipts", "past_generations"}
     files_for_users = ("endpoints", "receipts", "history", "dead_letters", "redrive", "request_keys", "credentials")
     for file in (f"{name}.sql" for name in (*files_for_users, "schemas", "audit")):
