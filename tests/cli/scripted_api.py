@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
 from threading import Thread
 from typing import Any
 
@@ -39,8 +40,8 @@ class ScriptedApi:
 
 
 @contextmanager
-def scripted(answer: Callable[[Call], Answer]) -> Iterator[ScriptedApi]:
-    """Serve the answers inside the block."""
+def scripted(answer: Callable[[Call], Answer], tls: SSLContext | None = None) -> Iterator[ScriptedApi]:
+    """Serve the answers inside the block, over TLS if there is a context for it."""
     api = ScriptedApi(answer)
 
     class Handler(BaseHTTPRequestHandler):
@@ -72,11 +73,20 @@ def scripted(answer: Callable[[Call], Answer]) -> Iterator[ScriptedApi]:
         def do_PATCH(self) -> None:
             self._do()
 
+        def do_DELETE(self) -> None:
+            self._do()
+
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
-        api.url = f"http://{LOOPBACK}:{server.server_port}"
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Say nothing of who does not believe the certificate."""
+
+    with Server((LOOPBACK, 0), Handler) as server:
+        api.url = f"{'https' if tls else 'http'}://{LOOPBACK}:{server.server_port}"
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         Thread(target=server.serve_forever, daemon=True).start()
         yield api
         server.shutdown()

@@ -2,13 +2,15 @@
 
 Owns the connection, the walk over the pages of a list, and the words for what can go wrong with a call. A proxy of the
 environment is used for a Relay elsewhere and never for one on this machine, where it would send the event, or the key,
-on a detour. Redirects are not followed: the key is for the address that was given. Invariant: a call ends within its
-timeout, as an answer or as `CommandFailed`.
+on a detour. The authorities in SSL_CERT_FILE and SSL_CERT_DIR are believed for both. Redirects are not followed: the
+key is for the address that was given. Invariant: a call ends within its timeout, as an answer or as `CommandFailed`.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -26,6 +28,10 @@ TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 """Seconds for each step of a call: writing, and waiting for the next bytes."""
 
 PAGE = 100
+
+_OTHER_NAMES = frozenset({62, 64})
+_OTHER_TIMES = frozenset({9, 10})
+"""Of OpenSSL's codes of verification: another host name or address; not yet valid, or no longer."""
 
 EVERYTHING: Mapping[str, str | None] = MappingProxyType({})
 
@@ -69,6 +75,8 @@ class Client:
         try:
             response = self._http.request(method, path, content=content, headers=dict(headers))
         except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
+            if isinstance(cause := _innermost(fault), ssl.SSLCertVerificationError):
+                raise NotReached(_distrust(self._where, cause)) from fault
             raise NotReached(f"{self._where} cannot be reached ({_cause(fault)}): {self._remedy}") from fault
         except httpx.TimeoutException as fault:
             raise Unanswered(f"{self._where} did not answer in time: look at its /readyz and its log") from fault
@@ -116,6 +124,7 @@ def connect(settings: Settings) -> Iterator[Client]:
         headers=headers,
         timeout=TIMEOUT,
         trust_env=not is_this_machine(settings.url),
+        verify=_trusted(settings.url),
         follow_redirects=False,
     ) as http:
         yield Client(http)
@@ -130,13 +139,46 @@ def is_this_machine(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
+def _trusted(url: str) -> ssl.SSLContext | bool:
+    """Whom to believe a certificate: the authorities that the environment names, or else the usual ones.
+
+    Raises `CommandFailed` if they cannot be read.
+    """
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if not (file or folder) or urlsplit(url).scheme != "https":
+        return True
+    try:
+        return ssl.create_default_context(cafile=file or None, capath=folder or None)
+    except OSError as fault:
+        where = "SSL_CERT_FILE" if file else "SSL_CERT_DIR"
+        why = fault.strerror or type(fault).__name__
+        raise CommandFailed(
+            f"{where} cannot be read ({why}): name a file of certificates in PEM", WRONG_USAGE
+        ) from fault
+
+
+def _distrust(where: str, fault: ssl.SSLCertVerificationError) -> str:
+    """What to do about a certificate that is not believed."""
+    if fault.verify_code in _OTHER_NAMES:
+        remedy = "set RELAY_URL to a name that it has"
+    elif fault.verify_code in _OTHER_TIMES:
+        remedy = "renew it there, or set the clock here"
+    else:
+        remedy = "set SSL_CERT_FILE to a file with the certificate of its authority, in PEM"
+    return f"{where} shows a certificate that is not believed ({fault.verify_message.rstrip('.')}): {remedy}"
+
+
 def _cause(fault: httpx.HTTPError) -> str:
     """The innermost reason: the outer ones repeat that the connection failed."""
-    cause: BaseException = fault
-    while cause.__cause__ is not None or cause.__context__ is not None:
-        cause = cause.__cause__ or cause.__context__ or cause
+    cause = _innermost(fault)
     words = (cause.strerror if isinstance(cause, OSError) else None) or str(cause) or type(cause).__name__
     return " ".join(words.split())
+
+
+def _innermost(fault: BaseException) -> BaseException:
+    while fault.__cause__ is not None or fault.__context__ is not None:
+        fault = fault.__cause__ or fault.__context__ or fault
+    return fault
 
 
 def _document(response: httpx.Response) -> Any:  # noqa: ANN401 - JSON is what it is

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from rich.text import Text
 
 from relay.cli.client import Client
-from relay.cli.failures import CommandFailed
+from relay.cli.finding import find
 from relay.cli.rendering import facts, show, words
 from relay.cli.streams import Streams
 
@@ -30,10 +30,7 @@ def path_of(relay: Client, endpoint: str) -> str:
     """The path of the endpoint with that id or name. Raises `CommandFailed`."""
     if _ID.fullmatch(endpoint):
         return f"{PATH}/{quote(endpoint, safe='')}"
-    for each in relay.pages(PATH):
-        if each["name"] == endpoint:
-            return f"{PATH}/{each['id']}"
-    raise CommandFailed(f"no endpoint is called {endpoint!r}: `relay endpoints list` shows them")
+    return f"{PATH}/{find(relay, PATH, 'endpoint', endpoint)}"
 
 
 def state(endpoint: Endpoint) -> Text:

@@ -13,9 +13,10 @@ import click
 
 from relay.app.faults import CannotRun
 from relay.app.local_key import create_local_key
-from relay.cli.client import Client, connect
+from relay.cli.client import connect
 from relay.cli.commands.reencrypt import reencrypt_secrets
 from relay.cli.failures import WRONG_USAGE, CommandFailed
+from relay.cli.finding import find
 from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
 from relay.cli.rendering import facts, show, table
@@ -149,12 +150,3 @@ def revoke(streams: Streams, key: str, yes: bool) -> None:
 
 
 command.add_command(reencrypt_secrets)
-
-
-def find(relay: Client, path: str, kind: str, wanted: str) -> str:
-    """The id of what has that id or name in a list. Raises `CommandFailed`."""
-    for each in relay.pages(path):
-        if wanted in (each["id"], each["name"]):
-            found: str = each["id"]
-            return found
-    raise CommandFailed(f"no {kind} is called {wanted!r}: `relay {kind}s list` shows them")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import click
 
 from relay.cli.client import connect
-from relay.cli.commands.keys import find
 from relay.cli.failures import CommandFailed
+from relay.cli.finding import find
 from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
 from relay.cli.rendering import facts, show, table
