@@ -526,6 +526,25 @@ async def test_a_lane_that_waits_behind_a_gate_is_late_only_once_it_is_open(worl
     assert 4.0 < late < 6.0
 
 
+async def test_a_lane_whose_bucket_is_empty_is_not_late(world: World) -> None:
+    """However long ago its deliveries were due: they are due anew when there is a token for one."""
+    await lane_of(world, rate=0.001, burst=5, owed=50)
+    assert len((await world.claim()).deliveries) == 5
+    await ago(world, 500.0)
+    late = await lateness(world)
+    assert late is not None
+    assert late < 0
+
+
+async def test_what_waits_for_the_outcome_of_a_probe_is_not_late(world: World) -> None:
+    await opened(world)
+    await ago(world, 30.0)
+    assert len((await world.claim()).deliveries) == 1
+    late = await lateness(world)
+    assert late is None or late < 0
+    assert (await breaker(world))[0] == "half_open"
+
+
 async def test_what_a_breaker_kept_waiting_is_not_late_when_it_has_recovered(world: World) -> None:
     await opened(world)
     await ago(world, 30.0)
