@@ -17,6 +17,7 @@ import pickle
 import re
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -94,6 +95,7 @@ class Run:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(_LOOK_AGAIN_SECONDS)
         left += [str(path) for path in self.folder.iterdir() if path.name not in _OURS]
+        _unmount_below(self.folder)
         shutil.rmtree(self.folder)
         self._lock.release()
         return left
@@ -115,6 +117,14 @@ def once(name: str, make: Callable[[], Made]) -> Made:
 def is_in_memory() -> bool:
     """Whether temporary folders lie in memory."""
     return Path(tempfile.gettempdir()).is_relative_to(_MEMORY)
+
+
+def _unmount_below(folder: Path) -> None:
+    """Take off the small file systems that tests had mounted there; whoever may mount may do that."""
+    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for place in places:
+        if Path(place).is_relative_to(folder):
+            subprocess.run(["umount", "--lazy", place], check=True, timeout=_KILLED_SECONDS)
 
 
 def _has_room(folder: Path) -> bool:

@@ -54,7 +54,8 @@ def small_disk() -> Iterator[SmallDisk]:
     with throwaway_folder() as folder:
         disk = folder / "disk"
         disk.mkdir()
-        _mount(disk)
+        if (why := mount(disk)) is not None:
+            pytest.skip(why)
         try:
             yield SmallDisk(disk)
         finally:
@@ -72,10 +73,10 @@ def server_on(disk: SmallDisk) -> Iterator[EmbeddedServer]:
         server.stop()
 
 
-def _mount(folder: Path) -> None:
+def mount(folder: Path) -> str | None:
+    """Mount an empty one there; answers why that cannot be done here, None if it is."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("only root may mount a small file system")
+        return "only root may mount a small file system"
     command = ["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m,mode=0711", "relay-small-disk", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+    return None if done.returncode == 0 else f"nothing can be mounted here: {done.stderr.strip()}"

@@ -29,6 +29,12 @@ print(run.folder, flush=True)
 sys.stdin.read()
 print(*run.end(within=0), sep=chr(10))
 """
+WITH_A_DISK = f"""{BEGIN}
+from tests.support.small_disk import mount
+(run.folder / "disk").mkdir()
+print(run.folder, mount(run.folder / "disk") or "", flush=True)
+sys.stdin.read()
+"""
 ONCE = """
 import sys
 from pathlib import Path
@@ -76,6 +82,19 @@ def test_what_a_killed_run_left_is_ended_by_the_next(tmp_path: Path) -> None:
             assert following.wait(DEADLINE) == 0
     assert not folder.exists()
     assert b"sleep" not in command_line(sleeper)
+
+
+def test_a_disk_that_a_killed_run_had_mounted_is_taken_off_by_the_next(tmp_path: Path) -> None:
+    with begun(tmp_path, WITH_A_DISK) as killed:
+        assert killed.stdout is not None
+        place, _, why_not = killed.stdout.readline().strip().partition(" ")
+        killed.kill()
+        killed.wait(DEADLINE)
+        with begun(tmp_path, f"{BEGIN}run.end()") as following:
+            assert following.wait(DEADLINE) == 0
+    assert not Path(place).exists()
+    if why_not:
+        pytest.skip(why_not)
 
 
 def test_a_run_that_goes_on_is_left_alone_by_others(tmp_path: Path) -> None:
