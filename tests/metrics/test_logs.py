@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import logging
+import os
 import re
 import sys
 import threading
@@ -19,6 +20,8 @@ import uvicorn
 from relay.domain.secret import Secret
 from relay.metrics import logs
 from relay.settings import LogFormat, LogLevel
+
+WITHIN = 5.0
 
 
 class Terminal(io.StringIO):
@@ -228,6 +231,39 @@ def test_a_record_that_cannot_be_formatted_costs_its_line_and_tells_nothing_of_i
     (line,) = lines(stream)
     assert (line["event"], line["detail"]) == ("log_line_failed", "some.library: TypeError")
     assert "hunter2" not in stream.getvalue()
+
+
+def test_a_thread_that_makes_a_line_keeps_no_other_from_writing_one() -> None:
+    # the writer's thread is one too: a destructor that fails on it may have something to tell while it holds its lock
+    out, into = os.pipe()
+    told, asked = threading.Event(), threading.Event()
+
+    class Slow:
+        def __str__(self) -> str:
+            asked.set()
+            told.wait(WITHIN)
+            return "slow"
+
+    def tell_quickly() -> None:
+        logger.info("quick")
+        told.set()
+
+    logger = logging.getLogger("relay")
+    with os.fdopen(into, "w", encoding="utf-8") as stream:
+        told_by = logs.configure(LogFormat.JSON, LogLevel.INFO, stream)
+        slow = threading.Thread(target=logger.info, args=("%s", Slow()))
+        slow.start()
+        asked.wait(WITHIN)
+        quick = threading.Thread(target=tell_quickly)
+        quick.start()
+        quick.join(WITHIN)
+        came = told.is_set()
+        told.set()
+        slow.join(WITHIN)
+        told_by.close()
+    with os.fdopen(out, encoding="utf-8") as read:
+        assert came
+        assert [json.loads(line)["event"] for line in read] == ["quick", "slow"]
 
 
 def test_lines_told_together_look_like_lines_told_alone(stream: io.StringIO) -> None:

@@ -86,6 +86,17 @@ class Lines(logging.Handler):
         """How many lines were not written so far."""
         return 0 if self._writer is None else self._writer.dropped
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Write a record's line if no filter is against it, without the lock that `logging` holds for that.
+
+        The writer has one of its own. Under two, garbage that is collected on the writer's thread and has something to
+        tell would wait for whoever tells something and waits for the writer.
+        """
+        passed = bool(self.filter(record))
+        if passed:
+            self.emit(record)
+        return passed
+
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record's line. Of a record that cannot be formatted only its logger is told."""
         try:
