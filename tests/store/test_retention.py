@@ -25,6 +25,7 @@ from tests.support.days import age, make_day
 
 DELIVERED, DEAD, ATTEMPTS = 30.0, 90.0, 30.0
 LONG_READ = "select count(*) from journal"
+WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
 
 @pytest.fixture
@@ -391,6 +392,33 @@ async def test_a_redrive_that_is_under_way_keeps_its_event(world: World, retenti
         with pytest.raises(StoreBusy):
             await retention.prune_day(day, DELIVERED)
     assert (await retention.prune_day(day, DELIVERED)).result is Pruned.KEPT
+    assert (await world.claim_one()).receipt_id == receipt
+    assert await is_right(world)
+
+
+async def test_what_was_sent_again_after_the_first_look_at_its_day_is_seen_in_the_last(
+    world: World, retention: Retention
+) -> None:
+    """The pruning is held up between the two; the re-drive begins and commits in that time."""
+    (receipt,) = await delivered(world, days=40)
+    (day,) = await retention.days_to_prune(DELIVERED)
+    (delivery,) = (row[0] for row in await world.sql("select id from deliveries"))
+    prune = "select * from prune_journal_day($1, $2, $3, $4)"
+
+    async def pruned() -> None:
+        async with world.database.connection() as connection:  # without the bound on its waits
+            await connection.execute(prune, day, ids.first_of(day), ids.last_of(day), DELIVERED)
+
+    async with world.database.transaction() as holding:
+        await holding.execute("lock table pruned_ranges in share mode")
+        pruning = asyncio.create_task(pruned())
+        async with asyncio.timeout(20):
+            while await world.value(WAITING) == 0:
+                pass
+        async with world.database.transaction() as connection:
+            assert await Redrive(connection, TENANT, os.urandom).delivery(delivery) is not None
+    with pytest.raises(StoreBusy, match="is owed again"):
+        await pruning
     assert (await world.claim_one()).receipt_id == receipt
     assert await is_right(world)
 
