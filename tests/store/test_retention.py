@@ -212,6 +212,7 @@ async def test_a_day_that_was_thinned_is_dropped_when_the_rest_is_over(world: Wo
     assert await is_right(world)
     await world.sql("update deliveries set dead_at = now() - interval '90 days' where receipt_id = $1", old)
     assert await run(retention) == [(Pruned.DROPPED, 1, 0)]
+    assert await left(world) == NOTHING
     assert await world.rows_in("pruned_ranges") == len({*await world.sql("select day from pruned_ranges")})
     assert await is_right(world)
 
