@@ -234,7 +234,9 @@ class Settings:
     )
 
     heartbeat_secs: float = setting(
-        kinds.decimal(0.1, 15), "5", "How often a dispatcher reports; `/readyz` misses it after 30 s."
+        kinds.decimal(0.1, 15),
+        "5",
+        "How often a dispatcher reports (`/readyz` misses it after 30 s), and a gateway compares clocks.",
     )
     retain_delivered_days: int = setting(
         kinds.whole(1, 3650),
