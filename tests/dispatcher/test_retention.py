@@ -180,3 +180,14 @@ where receipt_id = $1
 _MOVE_RECEIPT = """
 update receipts set journal_day = $3::date, id = overlay(id::text placing $2 from 1)::uuid where id = $1
 """
+
+
+async def test_a_dispatcher_forgets_the_secret_of_an_endpoint_that_was_removed(
+    house: House, receiver: Receiver
+) -> None:
+    await house.endpoint(receiver.url("/ok"))
+    await house.execute("update endpoints set removed_at = now() - interval '2 hours'")
+    await house.execute("update secrets set created_at = now() - interval '2 hours'")
+    async with house.dispatching(), asyncio.timeout(15):
+        while await value(house, "select count(*) from secrets"):
+            await house.until(lambda: True)

@@ -1,7 +1,8 @@
 """The pruner: removes what is no longer kept.
 
 Owns one loop. Names go within a minute of their end. Old events are looked at when it starts and each hour: dead
-letters that waited too long are given up, events that are over go from the journal, and then what belongs to them goes.
+letters that waited too long are given up, events that are over go from the journal, and then what belongs to them goes;
+secrets that nothing can need any more are forgotten.
 Invariant: whatever it removes goes in steps short enough to be in nobody's way, and what it leaves where it is stopped
 is what the next round goes on from.
 """
@@ -19,6 +20,9 @@ EVERY_SECONDS = 60.0
 OLD_EVERY_SECONDS = 3600.0
 BATCH = 1000
 SWEEP_BATCH = 500
+SECRET_BATCH = 200
+SECRET_GRACE_SECONDS = 3600.0
+"""How long a secret stays that nothing signs with: whoever is at it with an older view is done by then."""
 RESTS = 2.0
 """How much longer it rests after a step of the sweep than that took: there is no hurry, and others have work to do."""
 
@@ -52,9 +56,9 @@ class Pruner:
                 return
 
     async def _old(self) -> bool:
-        """Everything about old events; whether nothing was in the way of any of it."""
+        """Everything about old events and secrets; whether nothing was in the way of any of it."""
         free = True
-        for step in (self._expire, self._prune, self._sweep):
+        for step in (self._expire, self._prune, self._sweep, self._forget):
             try:
                 await step()
             except StoreBusy as fault:
@@ -104,6 +108,13 @@ class Pruner:
             after = swept.reached
             await self._ambient.sleep(RESTS * (self._ambient.monotonic() - began))
         await self._store.mark_swept(old)
+
+    async def _forget(self) -> None:
+        while True:
+            changed = await self._store.forget_secrets(grace_seconds=SECRET_GRACE_SECONDS, batch=SECRET_BATCH)
+            self._succeeded(changed)
+            if not changed:
+                return
 
     def _succeeded(self, handled: int) -> None:
         self._emit(LoopSucceeded(Loop.PRUNER, handled))

@@ -127,6 +127,16 @@ class Retention:
             )
         return day
 
+    async def forget_secrets(self, *, grace_seconds: float, batch: int) -> int:
+        """Forget secrets that nothing can need: of what was removed or rotated away, or whose overlap is over, each for
+        so long. At most about `batch`; answers how many rows were changed or removed."""
+        changed = 0
+        async with self._database.transaction() as connection:
+            await bound_lock_waits(connection)
+            for statement in ("let_go_of_endpoint_secrets", "let_go_of_source_secrets", "forget_secrets"):
+                changed += len(await connection.fetch(statements.text(statement), batch, grace_seconds))
+        return changed
+
     async def days_to_prune(self, days: float) -> list[date]:
         """Days of the journal that ended so many days ago and at which a look pays, the oldest first."""
         async with self._database.connection() as connection:

@@ -296,7 +296,7 @@ CREATE TABLE public.endpoints (
     headers jsonb DEFAULT '{}'::jsonb NOT NULL,
     status public.endpoint_status DEFAULT 'active'::public.endpoint_status NOT NULL,
     status_reason text,
-    secret_id uuid NOT NULL,
+    secret_id uuid,
     previous_secret_id uuid,
     previous_secret_expires_at timestamp with time zone,
     revision bigint DEFAULT 1 NOT NULL,
@@ -310,6 +310,7 @@ CREATE TABLE public.endpoints (
     CONSTRAINT endpoints_max_in_flight_check CHECK ((max_in_flight > 0)),
     CONSTRAINT endpoints_name_check CHECK ((name <> ''::text)),
     CONSTRAINT endpoints_rate_per_second_check CHECK (((rate_per_second > (0)::double precision) AND (rate_per_second <= (100000)::double precision))),
+    CONSTRAINT endpoints_secret_check CHECK (((secret_id IS NOT NULL) OR (removed_at IS NOT NULL))),
     CONSTRAINT endpoints_timeout_seconds_check CHECK ((timeout_seconds > (0)::double precision))
 );
 
@@ -1672,6 +1673,10 @@ CREATE UNIQUE INDEX endpoints_name ON public.endpoints USING btree (tenant, name
 
 CREATE INDEX endpoints_page ON public.endpoints USING btree (tenant, id) WHERE (removed_at IS NULL);
 
+CREATE INDEX endpoints_previous_secret ON public.endpoints USING btree (previous_secret_id) WHERE (previous_secret_id IS NOT NULL);
+
+CREATE INDEX endpoints_secret ON public.endpoints USING btree (secret_id);
+
 CREATE INDEX idempotency_keys_expiry ON public.idempotency_keys USING btree (expires_at);
 
 CREATE UNIQUE INDEX keys_name ON public.keys USING btree (tenant, name) WHERE (revoked_at IS NULL);
@@ -1698,7 +1703,11 @@ CREATE UNIQUE INDEX sources_name ON public.sources USING btree (name) WHERE (rem
 
 CREATE INDEX sources_page ON public.sources USING btree (tenant, id) WHERE (removed_at IS NULL);
 
+CREATE INDEX sources_previous_secret ON public.sources USING btree (previous_secret_id) WHERE (previous_secret_id IS NOT NULL);
+
 CREATE UNIQUE INDEX sources_secret ON public.sources USING btree (secret_sha256);
+
+CREATE INDEX sources_secret_id ON public.sources USING btree (secret_id) WHERE (secret_id IS NOT NULL);
 
 CREATE UNIQUE INDEX sources_subject ON public.sources USING btree (certificate_subject) WHERE (removed_at IS NULL);
 

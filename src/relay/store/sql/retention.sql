@@ -98,3 +98,63 @@ select (select count(*) from partitions_of('delivery_attempts') p
         where not p.is_default and p.below_at <= now() - ($2 + 1) * interval '1 day'
           and (o.day is null or o.look_again_at < now() - interval '1 day')) as events,
        (select count(*) from old_days o where o.swept_at is null and o.pruned_at < now() - interval '1 day') as unswept;
+
+-- name: let_go_of_endpoint_secrets
+-- parameters: batch integer, grace seconds
+-- index: deliveries_of_endpoint
+-- A previous secret whose overlap is over, and both of an endpoint that was removed and is owed nothing: nothing is sent
+-- to it again. Should it be owed something later (a void event that came back), the reaper buries that unsent.
+with over as materialized (
+    select e.id, r.removed from endpoints e
+    cross join lateral (
+        select coalesce(e.removed_at < now() - $2::double precision * interval '1 second', false)
+               and not exists (select from deliveries d
+                               where d.endpoint_id = e.id and d.status in ('pending', 'in_flight')) as removed
+        offset 0
+    ) r
+    where e.previous_secret_expires_at < now() - $2::double precision * interval '1 second'
+       or (e.secret_id is not null and r.removed)
+    limit $1
+    for no key update of e skip locked
+)
+update endpoints e
+set previous_secret_id = null, previous_secret_expires_at = null,
+    secret_id = case when not o.removed then e.secret_id end
+from over o where e.id = o.id
+returning e.id;
+
+-- name: let_go_of_source_secrets
+-- parameters: batch integer, grace seconds
+-- index:
+-- Likewise: a source that was removed is refused at once.
+with over as materialized (
+    select s.id from sources s
+    where s.previous_secret_expires_at < now() - $2::double precision * interval '1 second'
+       or ((s.secret_id is not null or s.previous_secret_id is not null)
+           and s.removed_at < now() - $2::double precision * interval '1 second')
+    limit $1
+    for no key update skip locked
+)
+update sources s
+set previous_secret_id = null, previous_secret_sha256 = null, previous_secret_expires_at = null,
+    secret_id = case when s.removed_at is null then s.secret_id end
+from over o where s.id = o.id
+returning s.id;
+
+-- name: forget_secrets
+-- parameters: batch integer, grace seconds
+-- index: secrets_pkey, endpoints_secret, endpoints_previous_secret, sources_secret_id, sources_previous_secret
+-- Those that nothing refers to. A secret is written in the transaction of what refers to it, and nothing ever refers to
+-- an older one anew: so it stays unneeded, and the foreign keys prove it.
+with unneeded as materialized (
+    select s.id from secrets s
+    where s.created_at < now() - $2::double precision * interval '1 second'
+      and not exists (select from endpoints e where e.secret_id = s.id)
+      and not exists (select from endpoints e where e.previous_secret_id = s.id)
+      and not exists (select from sources c where c.secret_id = s.id)
+      and not exists (select from sources c where c.previous_secret_id = s.id)
+    limit $1
+    for update skip locked
+)
+delete from secrets s using unneeded u where s.id = u.id
+returning s.id;
