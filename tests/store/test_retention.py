@@ -168,6 +168,26 @@ async def test_a_dead_letter_that_expires_leaves_its_receipt_open_while_another_
     assert await is_right(world)
 
 
+async def test_a_dead_letter_that_is_being_sent_again_does_not_expire(world: World) -> None:
+    """The pruning found it dead, and waits for the re-drive that holds it."""
+    receipt = await dead(world, days=91)
+    (delivery,) = (row[0] for row in await world.sql("select id from deliveries"))
+
+    async def expired() -> tuple[int, ...]:
+        async with world.database.connection() as connection:  # without the bound on its waits
+            return tuple(await connection.fetchrow("select * from expire_dead_letters($1, 10)", DEAD) or ())
+
+    async with world.database.transaction() as connection:
+        assert await Redrive(connection, TENANT, os.urandom).delivery(delivery) is not None
+        expiring = asyncio.create_task(expired())
+        async with asyncio.timeout(20):
+            while await world.value(WAITING) == 0:
+                pass
+    assert await expiring == (0, 0, 0)
+    assert (await world.claim_one()).receipt_id == receipt
+    assert await is_right(world)
+
+
 async def test_what_a_sibling_of_an_expired_dead_letter_was_delivered_lately_keeps_the_event(
     world: World, retention: Retention
 ) -> None:
@@ -215,6 +235,19 @@ async def test_a_day_that_was_thinned_is_dropped_when_the_rest_is_over(world: Wo
     assert await left(world) == NOTHING
     assert await world.rows_in("pruned_ranges") == len({*await world.sql("select day from pruned_ranges")})
     assert await is_right(world)
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+async def test_a_day_that_was_pruned_again_while_it_was_swept_is_swept_again(
+    world: World, retention: Retention, kept: int
+) -> None:
+    await delivered(world, days=40)
+    (day,) = await retention.days_to_prune(DELIVERED)
+    await retention.prune_day(day, DELIVERED)
+    (first,) = await retention.days_to_sweep()
+    await world.sql("update old_days set pruned_at = pruned_at + interval '1 second', kept = $1", kept)
+    await retention.mark_swept(first)
+    assert [each.day for each in await retention.days_to_sweep()] == [day]
 
 
 async def test_a_void_event_stays_while_its_sender_may_repeat_it_and_goes_then(
