@@ -36,7 +36,7 @@ def test_a_commands_example_is_shown_and_is_a_right_usage(
     lines = example_of(command)
     assert any(path in line for line in lines), "the example shows the command itself"
     for line in lines:
-        for usage in re.findall(rf"{path}\b[^|)\"]*", line):
+        for usage in re.findall(rf"{path}\b[^|)>\"]*", line):
             arguments = shlex.split(usage)[len(path.split()) :]
             command.make_context(ctx.info_name, arguments, parent=ctx.parent, obj=Streams(sys.stdout, sys.stderr))
 

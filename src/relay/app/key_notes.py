@@ -11,7 +11,7 @@ from relay.app.installation import away
 from relay.store.database import Database
 from relay.store.faults import StoreUnavailable
 from relay.store.keys import marked
-from relay.store.reencryption import Reencryption
+from relay.store.reencryption import Reencryption, StoredKey
 from relay.store.vault import Vault
 
 logger = logging.getLogger("relay")
@@ -22,10 +22,11 @@ async def key_notes(database: Database, vault: Vault, *, ask: bool) -> list[str]
 
     `ask`: secrets of before it was kept which key each is under are opened to find out, 20 µs each.
     """
-    sealed = await Reencryption(database, vault).sealed(ask=ask)
+    reencryption = Reencryption(database, vault)
+    sealed = await reencryption.sealed(ask=ask)
     marks = await marked(database, vault)
     notes = []
-    if sealed.unreadable:
+    if sealed.unreadable and await reencryption.has_users_without_key():
         what = f"{_secrets(sealed.unreadable)} under no key of RELAY_SECRET_KEYS"
         notes.append(f"{what}: `relay keys reencrypt` says whose they are")
     behind = sealed.older + (sealed.unnamed if len(vault.key_ids) > 1 else 0)
@@ -36,9 +37,16 @@ async def key_notes(database: Database, vault: Vault, *, ask: bool) -> list[str]
             " restarted with the newest in front, run `relay keys reencrypt`; then the older can be removed"
         )
     if (retired := sum(marks.values())) and len(vault.key_ids) > 1:
-        which = f"{retired} of the {len(vault.key_ids)} keys in RELAY_SECRET_KEYS {'is' if retired == 1 else 'are'}"
-        notes.append(f"{which} retired: nothing is under an older key any more, and it can be removed")
+        names = ", ".join(called(key) for key in await reencryption.keys() if key.is_retired)
+        one = retired == 1
+        which = f"{retired} of the {len(vault.key_ids)} keys in RELAY_SECRET_KEYS {'is' if one else 'are'} retired"
+        notes.append(f"{which} ({names}): nothing needs {'it' if one else 'them'} any more, and it can be removed")
     return notes
+
+
+def called(key: StoredKey) -> str:
+    """A key by its place and by enough of its fingerprint to tell it from the others."""
+    return f"key {key.position}, fingerprint {key.fingerprint[:8]}"
 
 
 async def tell_of_keys(database: Database, vault: Vault) -> None:

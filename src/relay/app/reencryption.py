@@ -1,7 +1,8 @@
 """Every stored secret brought under the newest key, and the older keys retired.
 
 Owns `relay keys reencrypt`: the walk over the secrets, again until nothing is left to do, and what stands against it.
-Invariant: when it says that the older keys are not needed any more, no process needs them, nor ever will.
+Invariant: of a key that it calls retired it holds that no process needs it, nor ever will; a key that never sealed
+anything is not called so, for it may be the one that is to come.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from relay.store.database import Commits, Database
 from relay.store.faults import KeysRetired, NotMigrated, StoreUnavailable
 from relay.store.keys import Lacking, Mark, OtherKeys, agree_on_keys, marked
 from relay.store.migrate import check_migrated
-from relay.store.reencryption import FIRST, Reencryption, User
+from relay.store.reencryption import FIRST, Reencryption, StoredKey, User
 
 BATCH = 200
 """Secrets in a transaction: a few milliseconds of locks on rows that nobody else changes."""
@@ -39,13 +40,21 @@ Tell = Callable[[int, int], None]
 class Reencrypted:
     """What was done. `unreadable` are those who sign with a secret that no key opens, `unused` such secrets that nobody
     signs with any more. `lost` is the number of keys that secrets were sealed with and that are not given: no process
-    starts without them. The older keys that are given are not needed any more.
+    starts without them; `given_up` the number of those that stand in nobody's way any more. `keys` are those that are
+    given, in their order; the retired of them are not needed any more.
     """
 
     sealed_anew: int
     unreadable: tuple[User, ...]
     unused: int
     lost: int
+    keys: tuple[StoredKey, ...] = ()
+    given_up: int = 0
+
+    @property
+    def never_used(self) -> tuple[StoredKey, ...]:
+        """The keys behind the front one under which nothing was ever sealed."""
+        return tuple(key for key in self.keys[1:] if not key.has_sealed)
 
 
 async def reencrypt(settings: Settings, *, give_up: bool, tell: Tell, say: Say) -> Reencrypted:
@@ -91,15 +100,22 @@ class Walk:
         self._sealed_anew = 0
 
     async def run(self, *, give_up: bool = False) -> Reencrypted:
-        """Walk until nothing is left to do. Raises `CannotRun` if others go on sealing under an older key."""
+        """Walk until nothing is left to do. Raises `CannotRun` if others go on sealing under an older key, and
+        `KeysRetired`."""
         total = await self._store.remaining()
         for _ in range(MOST_WALKS):
             unreadable = await self._once(total)
             users = await self._store.users(unreadable) if unreadable else ()
             given_up = self._lost if give_up or not users else []
             if await self._store.retire(unreadable, given_up):
-                lost = len(self._lost) - len(given_up)
-                return Reencrypted(self._sealed_anew, users, len(unreadable) - len(users), lost)
+                return Reencrypted(
+                    self._sealed_anew,
+                    users,
+                    len(unreadable) - len(users),
+                    lost=len(self._lost) - len(given_up),
+                    keys=await self._store.keys(),
+                    given_up=len(given_up),
+                )
         raise CannotRun(
             "others go on sealing secrets under another key: restart every gateway and dispatcher with the newest key"
             " first in RELAY_SECRET_KEYS, then run this again"

@@ -124,5 +124,6 @@ def _other_keys(locked: int, marks: int) -> OtherKeys:
     lacking = "none of the keys in RELAY_SECRET_KEYS is one" if locked == marks else "RELAY_SECRET_KEYS lacks one"
     return OtherKeys(
         f"{lacking} that this database's secrets were sealed with:"
-        " give every gateway and dispatcher the same RELAY_SECRET_KEYS, old keys included"
+        " give every gateway and dispatcher the same RELAY_SECRET_KEYS, old keys included; if a key is lost for good,"
+        " `relay keys reencrypt --give-up` has Relay start without it"
     )

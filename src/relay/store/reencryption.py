@@ -15,10 +15,12 @@ from uuid import UUID
 from relay.store import statements
 from relay.store.database import Connection, Database
 from relay.store.faults import KeysRetired
-from relay.store.keys import Mark
+from relay.store.keys import Mark, marked
 from relay.store.vault import Vault
 
 FIRST = UUID(int=0)
+
+_RETIRED = "the newest key is retired: put the one that retired it first in RELAY_SECRET_KEYS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,19 @@ class Sealed:
     older: int
     unreadable: int
     unnamed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """A key of the vault: where it stands, from 1, the fingerprint that names it, and what it has done here.
+
+    `has_sealed`: it was the newest of some process at some time. `is_retired`: it was, and nothing needs it any more.
+    """
+
+    position: int
+    fingerprint: str
+    has_sealed: bool
+    is_retired: bool
 
 
 class Reencryption:
@@ -114,7 +129,7 @@ class Reencryption:
         async with self._database.transaction() as connection:
             held = await connection.fetch(statements.text("hold_key_marks"), [self._vault.newest])
             if any(row["is_retired"] for row in held):
-                raise KeysRetired("the newest key is retired: put the one that retired it first in RELAY_SECRET_KEYS")
+                raise KeysRetired(_RETIRED)
             ids, old, new = zip(*anew, strict=True)
             rows = await connection.fetch(
                 statements.text("seal_anew"), self._vault.newest, list(ids), list(old), list(new)
@@ -126,10 +141,13 @@ class Reencryption:
         """Retire every key but the newest: those that the vault has, and the lost ones that are named.
 
         False, and nothing is changed, if something is under one of them again, but for what cannot be read. Atomic.
+        Raises `KeysRetired` if the newest is retired itself: with it every key would be.
         """
         async with self._database.transaction() as connection:
             await connection.execute(statements.text("lock_key_marks"))
             marks = await connection.fetch(statements.text("hold_all_key_marks"))
+            if all(mark["key_id"] != self._vault.newest for mark in marks):
+                raise KeysRetired(_RETIRED)
             if await self._remaining(connection, unreadable):
                 return False
             given_up = {mark.sealed for mark in lost}
@@ -138,6 +156,20 @@ class Reencryption:
                 if mark["sealed"] in given_up or (ours and mark["key_id"] != self._vault.newest):
                     await connection.execute(statements.text("retire_key_mark"), mark["sealed"])
         return True
+
+    async def keys(self) -> tuple[StoredKey, ...]:
+        """The vault's keys in their order."""
+        marks = await marked(self._database, self._vault)
+        return tuple(
+            StoredKey(position, key_id.hex(), key_id in marks, marks.get(key_id, False))
+            for position, key_id in enumerate(self._vault.key_ids, 1)
+        )
+
+    async def has_users_without_key(self) -> bool:
+        """Whether somebody signs with a secret that none of the vault's keys is known to open."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("sealed_under_others"), list(self._vault.key_ids))
+        return bool(rows) and bool(await self.users([row["id"] for row in rows]))
 
     async def users(self, secret_ids: Collection[UUID]) -> tuple[User, ...]:
         """Who needs these secrets. One that nobody needs was rotated away or belonged to what is removed."""

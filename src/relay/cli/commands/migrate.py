@@ -22,7 +22,9 @@ from relay.settings import SettingsError
 @click.command(
     "migrate",
     epilog=example(
-        'export RELAY_SECRET_KEYS="$(relay secret-key)"', "DATABASE_URL=postgresql://relay@db/relay relay migrate"
+        "(umask 077; relay secret-key > relay.key)",
+        "export RELAY_SECRET_KEYS_FILE=relay.key",
+        "DATABASE_URL=postgresql://relay@db/relay relay migrate",
     ),
 )
 @json_option
@@ -31,7 +33,8 @@ def command(streams: Streams) -> None:
     """Bring the database to this version's shape.
 
     The database is that of DATABASE_URL, or the embedded one that runs in RELAY_DATA_DIR. Run it before the first start
-    and after each upgrade; `relay up` does it by itself.
+    and after each upgrade; `relay up` does it by itself. Keep the file with the key: without it no stored secret opens
+    again.
     """
     settings = read_settings()
     try:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from relay.app.faults import CannotRun
+from relay.app.key_notes import called
 from relay.app.reencryption import Reencrypted, reencrypt
 from relay.cli.failures import DONE, FAILED, WRONG_USAGE, CommandFailed
 from relay.cli.options import example, json_option
@@ -20,7 +21,7 @@ from relay.cli.streams import Streams
 from relay.cli.text import printable
 from relay.domain import ids
 from relay.settings import SettingsError
-from relay.store.reencryption import User
+from relay.store.reencryption import StoredKey, User
 
 _QUICK = 2_000
 """So many secrets are done in a moment, and need no bar."""
@@ -42,7 +43,7 @@ def reencrypt_secrets(streams: Streams, give_up: bool) -> int:
     """Bring every stored secret under the newest key of RELAY_SECRET_KEYS.
 
     It works straight on the database while gateways and dispatchers run, all of which have the new key by then. It may
-    be ended at any moment and run again. Afterwards the older keys are not needed any more. Exit code 1 if there are
+    be ended at any moment and run again. It names the keys that are not needed any more. Exit code 1 if there are
     secrets that no key opens: whose they are is told, and the rest is done. Where their key is lost, --give-up has
     Relay start without it; whose secrets they were needs new ones.
     """
@@ -60,11 +61,37 @@ def reencrypt_secrets(streams: Streams, give_up: bool) -> int:
     if streams.json:
         streams.document(_document(found))
     else:
-        streams.line(f"{_number(found.sealed_anew)} re-encrypted, and all that can be read are under the newest key")
-        streams.line("the older keys are not needed any more: remove them from RELAY_SECRET_KEYS, or from the key file")
+        for line in _lines(found):
+            streams.line(line)
+    if advice := _advice(found):
+        streams.note(advice)
     if found.unreadable or found.lost:
         streams.fault(_trouble(found))
     return DONE if give_up or not (found.unreadable or found.lost) else FAILED
+
+
+def _lines(found: Reencrypted) -> list[str]:
+    """What was done, and which keys can go."""
+    retired = [called(key) for key in found.keys if key.is_retired]
+    if len(found.keys) == 1 and not found.given_up:
+        return ["there is one key in RELAY_SECRET_KEYS, or in the key file; nothing to do"]
+    lines = [f"{_number(found.sealed_anew)} re-encrypted, and all that can be read are under key 1"]
+    if retired:
+        rest = "remove it from RELAY_SECRET_KEYS, or from the key file, and leave the others"
+        lines += [f"{each}, is not needed any more: {rest}" for each in retired]
+    if found.given_up:
+        lines.append(f"{found.given_up} lost key{'' if found.given_up == 1 else 's'} given up: Relay starts without")
+    return lines
+
+
+def _advice(found: Reencrypted) -> str | None:
+    """What to think of before a key is removed that nothing was ever sealed with; None if there is none."""
+    if not found.never_used:
+        return None
+    names = " and ".join(called(key) for key in found.never_used)
+    if found.sealed_anew:
+        return f"{names}, never sealed anything: keep it if it is the next one"
+    return f"the front key is the one already in use, and {names}, never sealed anything: is the new one in front?"
 
 
 def _document(found: Reencrypted) -> dict[str, Any]:
@@ -81,8 +108,20 @@ def _document(found: Reencrypted) -> dict[str, Any]:
             for each in found.unreadable
         ],
         "unreadable_unused": found.unused,
-        "lost_keys": found.lost,
+        "lost_keys": found.lost + found.given_up,
+        "given_up_keys": found.given_up,
+        "keys": [
+            {"position": key.position, "fingerprint": key.fingerprint, "state": _state(key)} for key in found.keys
+        ],
     }
+
+
+def _state(key: StoredKey) -> str:
+    if key.is_retired:
+        return "retired"
+    if key.position == 1:
+        return "in_force"
+    return "sealed" if key.has_sealed else "never_used"
 
 
 def _trouble(found: Reencrypted) -> str:

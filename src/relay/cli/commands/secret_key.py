@@ -1,6 +1,6 @@
 """`relay secret-key`: a new key for stored secrets.
 
-Owns nothing but the output. It is the bare key when piped, too: what it is made for is `$(relay secret-key)`.
+Owns nothing but the output. It is the bare key when piped, too: what it is made for is a file.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from relay.cli.streams import Streams
 from relay.store.vault import new_key
 
 
-@click.command("secret-key", epilog=example("relay secret-key --add", 'export RELAY_SECRET_KEYS="$(relay secret-key)"'))
+@click.command("secret-key", epilog=example("(umask 077; relay secret-key > relay.key)", "relay secret-key --add"))
 @click.option("--add", is_flag=True, help="Put it first in the key file of RELAY_DATA_DIR instead of printing it.")
 @json_option
 @click.pass_obj
 def command(streams: Streams, add: bool) -> None:
     """Print a new key for RELAY_SECRET_KEYS.
 
-    To change keys, put the new one before the old one, separated by a comma: the newest encrypts, all decrypt. With an
-    embedded database the keys are in its data folder; --add puts a new one first there. Restart `relay up`, then run
-    `relay keys reencrypt`.
+    Keep it in a file that only its owner reads: without it no stored secret opens again. The first key encrypts, all
+    decrypt. To change keys, restart every gateway and dispatcher with `old,new`, so that all can open what the new one
+    seals, then with `new,old`, then run `relay keys reencrypt` with `new,old` (docs/credentials.md). With an embedded
+    database the keys are in its data folder; --add puts a new one first there. Restart `relay up`, then run `relay keys
+    reencrypt`.
     """
     if add:
         _add(streams)

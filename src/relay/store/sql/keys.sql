@@ -90,19 +90,32 @@ returning s.id;
 -- name: users_of_secrets
 -- parameters: ids
 -- index:
--- What is in force by them: the endpoints and sources that sign with them, a previous secret during its overlap included.
+-- What is in force by them: the endpoints and sources that sign with them, a previous secret during its overlap
+-- included, unless its key was given up: nothing helps it any more, and the one in force signs alone.
+with given_up as materialized (
+    select s.id from secrets s join key_marks m on m.key_id = s.key_id
+    where s.id = any ($1::uuid[]) and m.retired_at is not null
+)
 select 'endpoint' as kind, e.id, e.tenant, e.name, false as is_previous
 from endpoints e where e.removed_at is null and e.secret_id = any ($1::uuid[])
 union all
 select 'endpoint', e.id, e.tenant, e.name, true
 from endpoints e where e.removed_at is null and e.previous_secret_id = any ($1::uuid[]) and e.previous_secret_expires_at > now()
+    and e.previous_secret_id not in (select g.id from given_up g)
 union all
 select 'source', s.id, s.tenant, s.name, false
 from sources s where s.removed_at is null and s.secret_id = any ($1::uuid[])
 union all
 select 'source', s.id, s.tenant, s.name, true
 from sources s where s.removed_at is null and s.previous_secret_id = any ($1::uuid[]) and s.previous_secret_expires_at > now()
+    and s.previous_secret_id not in (select g.id from given_up g)
 order by kind, tenant, name, is_previous;
+
+-- name: sealed_under_others
+-- parameters: key ids
+-- index:
+-- The secrets that are under none of these keys, or of before it was kept which one each is under.
+select s.id from secrets s where s.key_id is null or s.key_id <> all ($1::bytea[]);
 
 -- name: sessions_called
 -- parameters: name pattern
