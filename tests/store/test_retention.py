@@ -12,6 +12,7 @@ import pytest
 
 from relay.domain import ids
 from relay.domain.delivery import DeadReason, DeliveryMove
+from relay.store.acks import Acks, AckWanted
 from relay.store.faults import StoreBusy
 from relay.store.filters import ReceiptFilter
 from relay.store.health import Health
@@ -185,6 +186,25 @@ async def test_a_dead_letter_that_is_being_sent_again_does_not_expire(world: Wor
                 pass
     assert await expiring == (0, 0, 0)
     assert (await world.claim_one()).receipt_id == receipt
+    assert await is_right(world)
+
+
+@pytest.mark.parametrize(("acked", "outcome"), [(1, "expired"), (2, "delivered")])
+async def test_an_ack_after_the_age_leaves_a_receipt_expired_until_nothing_of_it_is_given_up(
+    world: World, retention: Retention, acked: int, outcome: str
+) -> None:
+    (receipt,) = await world.owe(1, *await world.add_endpoints(2))
+    for _ in range(2):
+        await world.record(attempt(await world.claim_one(), DeliveryMove.BURY, dead=DeadReason.EXHAUSTED))
+    (old,) = await age(world.database, [receipt], 100)
+    assert await retention.expire_dead_letters(DEAD, batch=10) == Expired(2, 1)
+    taken = [
+        ack
+        for name in ("consumer-0", "consumer-1")[:acked]
+        for ack in await Acks(world.database).acknowledge([AckWanted(TENANT, old, consumer=name)])
+    ]
+    assert [ack and (ack.is_new, ack.closed) for ack in taken] == [(True, False), (True, True)][:acked]
+    assert await world.value("select outcome::text from receipts where id = $1", old) == outcome
     assert await is_right(world)
 
 

@@ -124,14 +124,19 @@ begin
         from (select r.id, r.outcome from receipts r where r.id = any (of_receipts) order by r.id for no key update) l;
         update receipts r
         set acked = r.acked + a.acks, discarded = r.discarded - a.discards, outcome = n.outcome,
-            -- one that a person had closed by giving up is closed anew where that made it another outcome
+            -- one that was closed by giving up is closed anew where that made it another outcome
             closed_at = case when n.outcome is null then null
                              when n.outcome = r.outcome then r.closed_at else clock_timestamp() end
         from (select x.id, count(*)::integer as acks, sum(x.discards)::integer as discards
               from unnest(of_receipts, given_up) as x (id, discards) group by x.id) a
         cross join lateral (
-            select closing_outcome(k.expected, k.acked + a.acks, k.discarded - a.discards, k.redriven) as outcome
-            from receipts k where k.id = a.id
+            select case when k.outcome = 'expired' and o.outcome = 'closed_incomplete' then k.outcome
+                        else o.outcome end as outcome
+            from receipts k
+            cross join lateral (
+                select closing_outcome(k.expected, k.acked + a.acks, k.discarded - a.discards, k.redriven) as outcome
+            ) o
+            where k.id = a.id
         ) n
         where r.id = a.id;
     end if;
