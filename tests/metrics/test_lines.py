@@ -98,6 +98,12 @@ def test_retries_are_not_written_where_only_warnings_are(logger: logging.Logger,
     assert kept.told() == [("WARNING", "delivery_dead")]
 
 
+def test_a_dead_letter_has_no_line_where_only_errors_are_written(logger: logging.Logger, kept: Kept) -> None:
+    logger.setLevel(logging.ERROR)
+    log_listener(logger)(t.attempts_recorded([BURIED], 0.01))
+    assert kept.told() == []
+
+
 def test_an_ack_by_a_call_of_its_own_has_a_line_of_the_same_name(logger: logging.Logger, kept: Kept) -> None:
     log_listener(logger)(t.DeliveriesAcked((AckFact(DELIVERY, RECEIPT, "billing", 1.5),)))
     assert kept.told() == [("INFO", "delivery_acked")]
@@ -254,6 +260,18 @@ def test_a_loop_that_goes_on_again_says_so_once(logger: logging.Logger, kept: Ke
         listener(t.LoopSucceeded(t.Loop.RECORDER))
     assert kept.told() == [("WARNING", "loop_held_up"), ("INFO", "loop_resumed")]
     assert vars(kept.records[1])["fields"] == {"loop": t.Loop.RECORDER, "held_up_seconds": 12.5}
+
+
+def test_a_loop_that_goes_on_says_since_when_it_could_not_whatever_was_told_between(
+    logger: logging.Logger, kept: Kept
+) -> None:
+    clock = Clock()
+    listener = log_listener(logger, clock=clock)
+    for _ in range(3):
+        listener(held_up())
+        clock.now += 70
+    listener(t.LoopSucceeded(t.Loop.RECORDER))
+    assert vars(kept.records[-1])["fields"]["held_up_seconds"] == 210
 
 
 def test_a_database_that_comes_and_goes_writes_no_more_lines_than_one_that_stays_away(

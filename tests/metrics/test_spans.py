@@ -3,8 +3,9 @@
 import itertools
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 import pytest
@@ -16,7 +17,7 @@ from relay.domain.delivery import DeadReason
 from relay.domain.outcome import Bury, OutcomeClass, OutcomeReason, Retry
 from relay.domain.trace import PublishedTrace, ServedTrace, TraceParent, continued, read_traceparent
 from relay.metrics.otlp import Collector as Way
-from relay.metrics.spans import MOST, SPANS_EACH, Spans
+from relay.metrics.spans import MOST, SPANS_EACH, Seen, Spans
 from tests.support.collector import Collector, attributes
 from tests.support.facts import DELIVERY, attempt
 
@@ -269,6 +270,36 @@ def test_the_end_does_not_wait_for_a_collector_that_says_nothing() -> None:
         spans.close(0.3)
         assert time.perf_counter() - began < 3
         assert spans.dropped == 2
+
+
+class Slow:
+    """A way that loses everything, once it is let."""
+
+    def __init__(self) -> None:
+        self.asked, self.let = threading.Event(), threading.Event()
+        self.by: threading.Thread | None = None
+
+    def send(self, seen: Sequence[Seen]) -> int:
+        """Wait, and lose what came."""
+        self.by = threading.current_thread()
+        self.asked.set()
+        self.let.wait(WITHIN)
+        return len(seen) * SPANS_EACH
+
+    def stop(self) -> None:
+        """Stop nothing."""
+
+
+def test_what_the_end_gave_up_is_counted_once_though_its_sending_ends_later() -> None:
+    way = Slow()
+    spans = Spans(lambda: way)
+    spans(told(TRACED))
+    assert way.asked.wait(WITHIN)
+    spans.close(0.0)
+    way.let.set()
+    assert way.by is not None
+    way.by.join(WITHIN)
+    assert spans.dropped == 2
 
 
 def test_what_comes_after_the_end_is_counted_too(collector: Collector) -> None:

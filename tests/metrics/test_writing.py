@@ -181,6 +181,13 @@ def test_the_end_does_not_wait_for_ever(pipe: Pipe) -> None:
     assert time.perf_counter() - began < WITHIN / 4
 
 
+def test_what_comes_after_the_end_is_counted_as_dropped(pipe: Pipe) -> None:
+    pipe.writer.write(b"one\n")
+    assert pipe.read_all() == b"one\n"
+    pipe.writer.write(b"two\n")
+    assert pipe.writer.dropped == 1
+
+
 def test_a_file_gets_what_a_pipe_gets(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as file:
         writer = LineWriter(file.fileno(), gap)
