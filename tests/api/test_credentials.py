@@ -413,3 +413,23 @@ async def test_an_id_that_nobody_has_is_not_found(world: World, kind: str, tail:
     await administered(world, "admin")
     path = KEYS if kind == ids.KEY else SOURCES
     assert (await world.send("DELETE", f"{path}/{kind}{tail}")).status == 404
+
+
+async def test_whoever_changes_credentials_at_once_with_many_others_waits_for_a_turn(world: World) -> None:
+    """A script that sets up an installation from eight connections was refused now and then."""
+    await administered(world, "admin")
+    made = await asyncio.gather(
+        *(world.send("POST", SOURCES, {"name": f"s{each}", "auth": ["hmac"]}) for each in range(40))
+    )
+    assert [reply.status for reply in made] == [201] * 40
+
+
+async def test_a_change_waits_for_its_turn_so_long_and_no_longer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await administered(world, "admin")
+    monkeypatch.setattr("relay.api.credential_changes.TURN_SECONDS", 0.0)
+    first, second = await asyncio.gather(
+        *(world.send("POST", SOURCES, {"name": name, "auth": ["hmac"]}) for name in ("first", "second"))
+    )
+    assert first.status == 201
+    assert refused(second) == (503, "overloaded")
+    assert (await world.send("POST", SOURCES, {"name": "second", "auth": ["hmac"]})).status == 201

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -173,6 +174,17 @@ def test_a_closed_stdout_is_no_fault(api: ScriptedApi, lonely: Shell, command: s
     words = ["sh", "-c", f'exec "$0" {command} >&-', str(RELAY)]
     done = subprocess.run(words, env=lonely.environment, timeout=START_SECONDS, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_whoever_is_started_has_the_descriptors_that_were_closed() -> None:
+    """The processes of `relay up` ended at once where its stderr was closed, and nobody said why."""
+    child = "import os; [os.fstat(each) for each in range(3)]"
+    code = (
+        "import subprocess, sys\nfrom relay.cli.streams import prepared_streams\n"
+        f"with prepared_streams():\n    sys.exit(subprocess.run([sys.executable, '-c', {child!r}]).returncode)"
+    )
+    words = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, code]
+    assert subprocess.run(words, timeout=START_SECONDS, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("command", DOING)

@@ -6,6 +6,7 @@ Invariant: a change is made by a credential that is in force at the moment of th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
@@ -22,6 +23,10 @@ from relay.web.problems import ErrorCode, FieldFault, Problem, Refused, invalid,
 T = TypeVar("T")
 
 _TRIES = 10
+"""How often other processes may come before a change."""
+
+TURN_SECONDS = 5.0
+"""How long a change waits for those of its own process that came before."""
 
 CHANGING = Problem(ErrorCode.OVERLOADED, "credentials are being changed too often; try again in a moment")
 
@@ -82,6 +87,18 @@ class _Change:
             raise invalid([FieldFault(pointer("tenant"), "there is no tenant of that id")]) from None
 
     async def _make(self, change: Callable[[int], Awaitable[T]]) -> T:
+        turn = self.deps.prover.register.changing
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await turn.acquire()
+        except TimeoutError:
+            raise Refused(CHANGING) from None
+        try:
+            return await self._in_turn(change)
+        finally:
+            turn.release()
+
+    async def _in_turn(self, change: Callable[[int], Awaitable[T]]) -> T:
         register = self.deps.prover.register
         version = self.caller.version
         for _ in range(_TRIES):

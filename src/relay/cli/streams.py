@@ -110,6 +110,7 @@ def _fill_descriptors() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free, which is this one
+            os.set_inheritable(descriptor, True)  # those who are started have the same need
 
 
 def _prepared(name: str) -> TextIO:

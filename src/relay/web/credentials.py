@@ -78,6 +78,8 @@ class Register:
         self._by_key: dict[bytes, Caller] = {}
         self._anonymous = ANONYMOUS
         self._reading = asyncio.Lock()
+        self.changing = asyncio.Lock()
+        """For whoever changes credentials: those of one process need not come before each other."""
         self._asked = self._answered = 0
         self._failed: StoreUnavailable | None = None
 
