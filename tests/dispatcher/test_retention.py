@@ -79,6 +79,31 @@ async def test_a_dead_letter_past_its_window_is_told_of_as_an_expired_receipt(ho
     await assert_right(house.dsn)
 
 
+async def test_a_dead_letter_stays_for_its_own_window_beside_events_that_go(house: House, receiver: Receiver) -> None:
+    receipts = await house.events(1, await house.endpoint(receiver.url("/status/404")))
+    async with house.dispatching():
+        await house.until(lambda: bool(house.heard(AttemptsRecorded)))
+    await age(house.database, receipts, 50)
+    await delivered(house, receiver, 2, days=40)
+    async with house.dispatching():
+        await house.until(lambda: bool(house.heard(EventsPruned)))
+    assert [each.count for each in house.heard(EventsPruned)] == [2]
+    assert ReceiptOutcome.EXPIRED not in {each.outcome for each in house.heard(ReceiptsClosed)}
+
+
+async def test_a_delivered_event_stays_for_its_own_window_where_dead_letters_have_a_shorter_one(
+    house: House, receiver: Receiver
+) -> None:
+    await delivered(house, receiver, 1, days=40)
+    await delivered(house, receiver, 2, days=60)
+    async with house.dispatching(replace(TUNING, windows=Windows(delivered_days=50, dead_days=20))):
+        async with asyncio.timeout(15):
+            while await value(house, "select kept from old_days where kept > 0") is None:
+                await house.until(lambda: True)
+    assert [each.count for each in house.heard(EventsPruned)] == [2]
+    assert await value(house, "select count(*) from journal") == 1
+
+
 def dropped(house: House, table: DayTable) -> list[DaysDropped]:
     return [each for each in house.heard(DaysDropped) if each.table is table]
 
