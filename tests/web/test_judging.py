@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -206,3 +207,37 @@ async def test_closing_ends_it_and_asking_starts_it_anew(judge: Judge) -> None:
     await judge.close()
     assert first.returncode is not None
     assert await judge.look(TENANT, b"{}", b"1") == []
+
+
+def spare_of(judge: Judge) -> Process:
+    assert judge._first._spare is not None
+    return judge._first._spare
+
+
+async def test_what_replaces_a_judge_that_took_too_long_was_started_before(judge: Judge) -> None:
+    await judge.look("quick", b"{}", b"{}")
+    spare = spare_of(judge)
+    with pytest.raises(BeyondBounds):
+        await judge.look("slow", BOMB, DEEP)
+    assert await judge.look("quick", b"{}", b"{}") == []
+    assert judge._first._process is spare
+    # and there is another one for the next time
+    assert spare_of(judge).pid != spare.pid
+
+
+async def test_a_spare_judge_that_somebody_ended_is_not_asked(judge: Judge) -> None:
+    await judge.look("quick", b"{}", b"{}")
+    spare = spare_of(judge)
+    for each in (judge._first._process, spare):
+        assert each is not None
+        os.kill(each.pid, signal.SIGKILL)
+        await each.wait()
+    assert await judge.look("quick", b"{}", b"{}") == []
+    assert pid_of(judge) != spare.pid
+
+
+async def test_the_spare_judge_ends_with_the_others(judge: Judge) -> None:
+    await judge.look("quick", b"{}", b"{}")
+    spare = spare_of(judge)
+    await judge.close()
+    assert spare.returncode is not None

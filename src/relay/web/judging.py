@@ -1,11 +1,11 @@
 """Schemas and payloads judged beside the event loop, in a process that is ended when it takes too long.
 
-Owns two such processes (`judge`): the start of each at its first question, the one question at a time, its end. The
-second is for tenants of whose questions one took long: others do not wait for them, and they wait for each other in
-turn. The library holds
-the interpreter while it works, so threads would not help; and what a schema of a few hundred bytes can ask for has no
-bound, so the only one is a process that dies. Invariant: every question comes to an end, and none changes what another
-is answered.
+Owns two such processes (`judge`): the start of each at its first question, the one question at a time, its end; and a
+spare one for the first, so that the replacement of one that took too long has started before it is asked. The second is
+for tenants of whose questions one took long: others do not wait for them, and they wait for each other in turn. The
+library holds the interpreter while it works, so threads would not help; and what a schema of a few hundred bytes can
+ask for has no bound, so the only one is a process that dies. Invariant: every question comes to an end, and none
+changes what another is answered.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Judge:
     """The judges of a process; each is made when it is first asked, and again when one was lost."""
 
     def __init__(self) -> None:
-        self._first, self._second = _Asking(niceness=0), _Asking(niceness=SECOND_NICENESS)
+        self._first, self._second = _Asking(niceness=0, has_spare=True), _Asking(niceness=SECOND_NICENESS)
         self._watched: dict[str, int] = {}
         """How many ordinary questions are still wanted of a tenant that had a long one."""
 
@@ -126,15 +126,19 @@ class Judge:
 class _Asking:
     """One judge, and those who wait for it."""
 
-    def __init__(self, *, niceness: int) -> None:
+    def __init__(self, *, niceness: int, has_spare: bool = False) -> None:
         self._niceness = niceness
+        self._has_spare = has_spare
         self._turns = Turns()
         self._waiting: Counter[str] = Counter()
         self._process: Process | None = None
+        self._spare: Process | None = None
 
     async def close(self) -> None:
-        """End the process."""
+        """End the process, and the spare one."""
         async with self._turns.turn(""):
+            await self._dismiss()
+            self._process, self._spare = self._spare, None
             await self._dismiss()
 
     @asynccontextmanager
@@ -160,8 +164,17 @@ class _Asking:
 
     async def ask(self, question: Question) -> Said:
         """The answer, in one's turn. Raises `BeyondBounds`, `Refused` (`overloaded`) and `TimeoutError`."""
-        async with asyncio.timeout(ANSWERING_SECONDS):
-            return await self._ask_twice(question)
+        try:
+            async with asyncio.timeout(ANSWERING_SECONDS):
+                return await self._ask_twice(question)
+        finally:
+            await self._keep_spare()
+
+    async def _keep_spare(self) -> None:
+        """Have another judge start beside whatever comes next, so that nobody waits for that when this one is lost."""
+        if self._has_spare and self._spare is None:
+            with suppress(OSError):  # there is no room for one; who needs it starts it, and says so
+                self._spare = await _start(self._niceness)
 
     async def _ask_twice(self, question: Question) -> Said:
         """A judge that somebody else ended is replaced, once."""
@@ -180,6 +193,10 @@ class _Asking:
         if self._process is not None and _has_ended(self._process):
             # no question of anybody's has ended it; and to write to a pipe that is closed would be a bug
             raise _Lost(f"exit code {await self._dismiss()}, between two questions")
+        if self._process is None and self._spare is not None:
+            self._process, self._spare = self._spare, None
+            if _has_ended(self._process):
+                await self._dismiss()
         try:
             process = self._process = self._process or await _start(self._niceness)
             assert process.stdin is not None
