@@ -94,8 +94,11 @@ async def test_a_dead_letter_stays_for_its_own_window_beside_events_that_go(hous
 async def test_a_delivered_event_stays_for_its_own_window_where_dead_letters_have_a_shorter_one(
     house: House, receiver: Receiver
 ) -> None:
-    await delivered(house, receiver, 1, days=40)
-    await delivered(house, receiver, 2, days=60)
+    receipts = await house.events(3, await house.endpoint(receiver.url("/ok")))
+    async with house.dispatching():
+        await house.until(lambda: sum(each.count for each in house.heard(ReceiptsClosed)) == 3)
+    await age(house.database, receipts[:1], 40)
+    await age(house.database, receipts[1:], 60)
     async with house.dispatching(replace(TUNING, windows=Windows(delivered_days=50, dead_days=20))):
         async with asyncio.timeout(15):
             while await value(house, "select kept from old_days where kept > 0") is None:
