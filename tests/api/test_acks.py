@@ -95,6 +95,12 @@ async def test_acks_that_come_together_share_their_transactions(world: World) ->
     assert len(world.ear.of(DeliveriesAcked)) < 20
 
 
+async def test_an_ack_for_an_unknown_consumer_says_that_it_is_the_consumer(world: World) -> None:
+    accepted = await received(world)
+    reply = await ack(world, accepted["receipt_id"], consumer="nobody")
+    assert reply.json()["detail"] == "there is no delivery of that receipt to a consumer of that name"
+
+
 async def test_there_is_no_ack_for_what_is_not_owed(world: World) -> None:
     accepted = await received(world)
     other = await world.post_event()

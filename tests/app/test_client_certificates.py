@@ -360,6 +360,14 @@ async def test_a_certificate_that_a_source_is_given_counts_on_the_next_request_o
         assert verdict(await wire.ask(posting())) == TAKEN
 
 
+async def test_who_names_the_source_of_a_certificate_is_told_that_it_need_not_be_named(site: Site) -> None:
+    await site.world.credentials.source("mtls", name="billing", subject=NAME)
+    async with await site.connect(site.clients.issue(NAME)) as wire:
+        answer = await wire.ask(posting(("Relay-Source", "billing")))
+    assert answer.status == 401
+    assert "a source with mtls alone is known by its certificate, and needs no Relay-Source" in answer.body.decode()
+
+
 async def test_requests_that_come_together_are_each_judged(site: Site) -> None:
     """HTTP pipelining: each request of a connection has the connection's certificate, and its own headers."""
     await site.world.credentials.source("mtls", name="billing", subject=NAME)

@@ -17,6 +17,8 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from relay.app.doctor import Finding, Level, examine, findings, machine, receivers
 from relay.app.doctor.clocks import compare
@@ -388,6 +390,27 @@ def test_a_certificate_that_cannot_be_used_is_a_fault(tmp_path: Path) -> None:
     settings = read({"RELAY_TLS_CERT": str(tmp_path / "a.pem"), "RELAY_TLS_KEY": str(tmp_path / "b.pem")})
     (found,) = machine.examine_certificate(settings)
     assert found.level is Level.FAULT
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        (ec.generate_private_key(ec.SECP256R1()), "the key is not that of the certificate"),
+        (rsa.generate_private_key(65537, 2048), "the key is not that of the certificate"),
+        (None, "one of them is no PEM file"),
+    ],
+    ids=["another key", "a key of another kind", "no key"],
+)
+def test_a_certificate_and_a_key_that_do_not_fit_are_told_in_words(
+    tmp_path: Path, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None, says: str
+) -> None:
+    server, other = certificates.issue(tmp_path, "localhost"), tmp_path / "other.key"
+    pem = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    other.write_bytes(b"none" if key is None else key.private_bytes(*pem))
+    settings = read({"RELAY_TLS_CERT": str(server.certificate), "RELAY_TLS_KEY": str(other)})
+    (found,) = machine.examine_certificate(settings)
+    assert says in found.text
+    assert "[" not in found.text
 
 
 def authorities(folder: Path, *texts: bytes) -> Settings:

@@ -74,3 +74,10 @@ def test_authorities_are_not_looked_for_without_tls(lonely: Shell, tmp_path: Pat
     with scripted(nothing) as api:
         none = {"RELAY_URL": api.url, "SSL_CERT_FILE": str(tmp_path / "none.pem")}
         assert lonely.run("keys", "list", environment=none).returncode == 0
+
+
+def test_who_speaks_without_tls_to_a_server_of_tls_is_told(lonely: Shell, authority: Authority) -> None:
+    with scripted(nothing, authority.issue(HERE).context()) as api:
+        done = lonely.run("keys", "list", environment={"RELAY_URL": api.url.replace("https:", "http:")})
+    assert done.returncode == 1
+    assert only_line(done.stderr).endswith("if it speaks TLS, RELAY_URL begins with https://")

@@ -63,9 +63,41 @@ def test_a_source_is_made_rotated_and_removed(admin: Shell) -> None:
     assert key["source"] == "billing"
     rotated = admin.document("sources", "rotate", "billing")
     assert rotated["secret"] != made["secret"]
+    again = admin.run("sources", "rotate", "billing")
+    assert again.returncode == 1
+    assert only_line(again.stderr).endswith("would end now: wait until then, or add --force")
+    assert admin.document("sources", "rotate", "billing", "--force")["secret"] != rotated["secret"]
     assert [each["name"] for each in admin.document("sources", "list")] == ["billing"]
     assert admin.document("sources", "remove", made["id"], "--yes") == {"id": made["id"], "removed": True}
     assert "billing-2" not in [each["name"] for each in admin.document("keys", "list")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("keys", "create", "x", "--scope", "read", "--source", "nobody"), "--source: "),
+        (("keys", "create", "x", "--scope", "read", "--tenant", "acct_nobody"), "--tenant: "),
+        (("sources", "create", "key:a", "--auth", "hmac"), "NAME: "),
+        (("tenants", "create", "x", "--id", "acct_default"), "--id: "),
+    ],
+)
+def test_what_is_refused_is_told_by_the_option_that_said_it(
+    admin: Shell, arguments: tuple[str, ...], option: str
+) -> None:
+    done = admin.run(*arguments)
+    assert done.returncode == 1
+    assert only_line(done.stderr).startswith(option)
+
+
+def test_who_lacks_an_operators_scope_is_told_how_such_a_key_is_made(
+    guarded: tuple[Service, str], admin: Shell
+) -> None:
+    made = admin.document("keys", "create", "admin-alone", "--scope", "admin")
+    done = Shell(RELAY_URL=guarded[0].url, RELAY_API_KEY=made["secret"]).run(
+        "tenants", "change", "acct_default", "--strict-schemas"
+    )
+    assert done.returncode == 1
+    assert "`relay keys create ops --local --scope operator`" in only_line(done.stderr)
 
 
 def test_a_sources_certificate_is_changed_and_taken_off(admin: Shell) -> None:
@@ -73,8 +105,8 @@ def test_a_sources_certificate_is_changed_and_taken_off(admin: Shell) -> None:
     changed = admin.document("sources", "change", "mesh", "--subject", "Mesh-2.example.com")
     assert (changed["certificate_subject"], changed["secret"]) == ("mesh-2.example.com", None)
     bare = admin.run("sources", "change", "mesh", "--no-certificate")
-    assert bare.returncode == 1
-    assert "certificate_subject belongs to mtls" in only_line(bare.stderr)
+    assert bare.returncode == 2
+    assert "add --auth with what is left" in only_line(bare.stderr)
     shown = on_a_terminal(admin, "sources", "change", "mesh", "--no-certificate", "--auth", "hmac")
     assert "whsec_" in shown
     again = on_a_terminal(admin, "sources", "change", "mesh", "--auth", "hmac")

@@ -32,6 +32,29 @@ def test_a_schema_is_put_listed_shown_and_in_force(relay: Service, shell: Shell,
     assert '"amount" is a required property (schema_violation)' in only_line(refused.stderr)
 
 
+def test_an_older_version_that_is_put_late_is_not_called_in_force(relay: Service, shell: Shell, file: Path) -> None:
+    assert "cli.late/v10 is in the catalogue and in force" in on_a_terminal(
+        shell, "schemas", "put", "cli.late/v10", str(file)
+    )
+    assert "cli.late/v9 is in the catalogue; v10 counts unless a sender names v9" in on_a_terminal(
+        shell, "schemas", "put", "cli.late/v9", str(file)
+    )
+
+
+def test_a_violation_is_told_once_and_as_a_document_to_who_asks_for_one(
+    relay: Service, shell: Shell, file: Path
+) -> None:
+    file.write_bytes(b'{"required": ["amount"], "properties": {"to": {"type": "string"}, "by": {"type": "string"}}}')
+    shell.document("schemas", "put", "cli.several/v1", str(file))
+    done = shell.run("send", "cli.several", "--json", stdin=b'{"to": 1, "by": 2}')
+    says = only_line(done.stderr)
+    assert "  " not in says
+    assert says.count('"amount" is a required property') == 1
+    assert says.count("(schema_violation): ") == 1
+    problem = json.loads(done.stdout)
+    assert (problem["code"], len(problem["errors"])) == ("schema_violation", 3)
+
+
 def test_an_event_is_checked_against_the_schema_that_is_named(relay: Service, shell: Shell, file: Path) -> None:
     shell.document("schemas", "put", "cli.named/v1", str(file))
     file.write_bytes(b"true")

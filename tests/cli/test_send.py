@@ -14,7 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
+from relay.gateway.appender import UNAVAILABLE
 from tests.cli.conftest import Shell, on_a_terminal, only_line
+from tests.cli.scripted_api import scripted
 from tests.support.installation import RELAY, START_SECONDS, Service
 
 PAYLOAD = b'{"amount":12}'
@@ -124,3 +126,22 @@ def test_half_a_surrogate_pair_in_a_batch_is_sent_and_as_a_name_refused(relay: S
     assert payload_of(relay, sent["data"][0]) == payload
     done = shell.run("send", "--batch", "-", stdin=b'{"type":"half.pair","event_id":"\\ud800","payload":1}')
     assert (done.returncode, "(malformed)" in only_line(done.stderr)) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((), "; send the event again; without --key it may count twice (database_unavailable)"),
+        (
+            ("--key", "a"),
+            "; send the event again, with the same --key so that it cannot count twice (database_unavailable)",
+        ),
+    ],
+)
+def test_who_is_to_send_again_is_told_of_the_key_that_was_given(
+    lonely: Shell, given: tuple[str, ...], says: str
+) -> None:
+    problem = {"code": "database_unavailable", "detail": UNAVAILABLE.detail}
+    with scripted(lambda _: (503, problem)) as api:
+        done = lonely.run("send", "a", *given, environment={"RELAY_URL": api.url})
+    assert only_line(done.stderr) == f"the database did not answer{says}"

@@ -19,7 +19,7 @@ from relay.api.requests import ReceiptId, no_such, only_known_parameters, read_d
 from relay.domain import ids
 from relay.store.acks import AckWanted
 from relay.web import instants
-from relay.web.problems import ErrorCode
+from relay.web.problems import ErrorCode, refuse
 
 router = APIRouter(prefix="/v1", tags=["receipts"], route_class=JsonRoute, generate_unique_id_function=operation_id)
 
@@ -52,6 +52,8 @@ async def acknowledge(
     """
     delivery = None if given.delivery_id is None else read_delivery_id(given.delivery_id)
     ack = await acking.take(AckWanted(tenant, receipt_id, delivery, given.consumer))
+    if ack is None and delivery is None:
+        raise refuse(ErrorCode.NOT_FOUND, "there is no delivery of that receipt to a consumer of that name")
     if ack is None:
         raise no_such("delivery")
     return AckShown(

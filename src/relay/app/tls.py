@@ -31,7 +31,7 @@ class Tls:
             context.load_cert_chain(self.certificate, self.key)
         except OSError as fault:  # what ssl raises for a bad certificate is one, too
             raise CannotRun(
-                f"the certificate {self.certificate} with the key {self.key} cannot be used: {fault};"
+                f"the certificate {self.certificate} with the key {self.key} cannot be used: {_words(fault)};"
                 " set RELAY_TLS_CERT and RELAY_TLS_KEY to PEM files that belong together"
             ) from fault
         if self.client_ca is not None:
@@ -46,6 +46,25 @@ def tls_of(settings: Settings) -> Tls | None:
     tls = Tls(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
     tls.context()
     return tls
+
+
+_DO_NOT_FIT = "the key is not that of the certificate"
+_UNREADABLE = "PEM lib"
+"""Without a reason of its own OpenSSL's reader of files has failed."""
+
+_REASONS = {
+    "KEY_VALUES_MISMATCH": _DO_NOT_FIT,
+    "NO_CERTIFICATE_ASSIGNED": _DO_NOT_FIT,  # so it is said of a key of another kind
+    "NO_START_LINE": "one of them is no PEM file",
+    _UNREADABLE: "one of them is no PEM file",
+}
+
+
+def _words(fault: OSError) -> str:
+    """The fault in words; what OpenSSL says is for those who know its source."""
+    if isinstance(fault, ssl.SSLError):
+        return _REASONS.get(fault.reason or _UNREADABLE, str(fault))
+    return fault.strerror or str(fault)
 
 
 def _ask_for_certificates(context: ssl.SSLContext, client_ca: Path) -> None:

@@ -36,6 +36,10 @@ _OTHER_TIMES = frozenset({9, 10})
 EVERYTHING: Mapping[str, str | None] = MappingProxyType({})
 
 
+_OVER_TLS = "look at its log; if it speaks TLS, RELAY_URL begins with https://"
+"""A server that waits for TLS ends a connection on which something else comes."""
+
+
 class Unanswered(CommandFailed):
     """No answer came; what was asked for may have been done."""
 
@@ -47,9 +51,14 @@ class NotReached(Unanswered):
 class Refused(CommandFailed):
     """Relay answered that it will not, with this status."""
 
-    def __init__(self, text: str, status: int) -> None:
+    def __init__(self, text: str, status: int, problem: Mapping[str, Any] | None = None) -> None:
         super().__init__(text)
         self.status = status
+        self.problem = problem
+
+    def reworded(self, text: str) -> Refused:
+        """The same refusal in other words."""
+        return Refused(text, self.status, self.problem)
 
 
 class Client:
@@ -81,10 +90,12 @@ class Client:
         except httpx.TimeoutException as fault:
             raise Unanswered(f"{self._where} did not answer in time: look at its /readyz and its log") from fault
         except httpx.HTTPError as fault:
-            raise Unanswered(f"{self._where} did not answer ({_cause(fault)}): {self._remedy}") from fault
+            remedy = _OVER_TLS if str(self._http.base_url).startswith("http:") else self._remedy
+            raise Unanswered(f"{self._where} did not answer ({_cause(fault)}): {remedy}") from fault
         if response.is_success:
             return response
-        raise Refused(_refusal(response, self._where), response.status_code)
+        problem = _problem(response)
+        raise Refused(_refusal(response, problem, self._where), response.status_code, problem)
 
     def pages(
         self, path: str, query: Mapping[str, str | None] = EVERYTHING, *, size: int = PAGE
@@ -191,9 +202,8 @@ def _document(response: httpx.Response) -> Any:  # noqa: ANN401 - JSON is what i
         ) from fault
 
 
-def _refusal(response: httpx.Response, where: str) -> str:
+def _refusal(response: httpx.Response, problem: dict[str, Any] | None, where: str) -> str:
     """What a refused call says, from its problem document."""
-    problem = _problem(response)
     if problem is None:
         return f"{where} answered {response.status_code} {response.reason_phrase}: is RELAY_URL a Relay?"
     reason = problem.get("reason")
@@ -201,10 +211,20 @@ def _refusal(response: httpx.Response, where: str) -> str:
     text = f"{problem.get('detail') or problem.get('title')} ({code})"
     errors = problem.get("errors")
     if isinstance(errors, list) and len(errors) > 1:
-        text += ": " + "; ".join(f"{error.get('pointer')} {error.get('detail')}" for error in errors)
+        further = errors[1:] if str(errors[0].get("detail")) in text else errors
+        text += ": " + "; ".join(map(_named, further))
     if response.status_code == 401:
         text += "; set RELAY_API_KEY to a valid key"
+    if problem.get("scope") == "operator":
+        text += (
+            "; whoever reaches the database makes a key that has it: `relay keys create ops --local --scope operator`"
+        )
     return text
+
+
+def _named(error: Mapping[str, Any]) -> str:
+    """A fault with the place that it is at, which for the whole has no words."""
+    return f"{error.get('pointer') or ''} {error.get('detail')}".lstrip()
 
 
 def _problem(response: httpx.Response) -> dict[str, Any] | None:

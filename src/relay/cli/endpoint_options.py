@@ -6,7 +6,6 @@ API's defaults, or the values in force, stand; no credential has to be on the co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from relay.cli.client import Refused
 from relay.cli.options import pairs
+from relay.cli.pointers import in_words_of
 from relay.cli.stdin import read_stdin
 from relay.cli.streams import Streams
 
@@ -48,8 +47,6 @@ _OPTIONS = {
     "secret": "--secret-file",
 }
 """The members of a request's body, and the options that stand for them."""
-
-_POINTER = re.compile(rf"(?<![\w/])/({'|'.join(_OPTIONS)})\b(?:/([\w-]+))?")
 
 
 class _Setting(NamedTuple):
@@ -176,14 +173,8 @@ def changed_headers(known: Mapping[str, str], given: Mapping[str, str], removed:
 @contextmanager
 def in_words_of_options() -> Iterator[None]:
     """What Relay refuses inside the block is told by the names of the options, which is what a person has written."""
-    try:
+    with in_words_of(_OPTIONS):
         yield
-    except Refused as refusal:
-        raise Refused(_POINTER.sub(_option, str(refusal)), refusal.status) from refusal
-
-
-def _option(found: re.Match[str]) -> str:
-    return f"{_OPTIONS[found[1]]} {found[2]}" if found[2] else _OPTIONS[found[1]]
 
 
 def _headers(given: Mapping[str, Any], streams: Streams) -> dict[str, str]:

@@ -42,6 +42,8 @@ _NOBODY = prepare(SignatureProfile.RELAY, (Secret("whsec_" + "A" * 43 + "="),))
 _NOBODYS = UUID(int=0)
 """The id of no secret."""
 
+_MTLS_ALONE = "; a source with mtls alone is known by its certificate, and needs no Relay-Source"
+
 _MOST_SECRETS = 2
 """A rotation keeps two, never three."""
 
@@ -96,7 +98,7 @@ class Prover:
             # whoever brings a credential may have been given it since
             credentials = await self.register.newest()
         if SOURCE in headers and not credentials.is_empty:
-            signed = self._read_signature(headers)
+            signed = self._read_signature(headers, has_certificate=bool(proofs.subjects))
             body = await read_body()
         tenant = headers[TENANT].decode("latin-1") if TENANT in headers else None
         judged = self._judge(credentials, proofs, tenant, signed, body or b"")
@@ -109,12 +111,13 @@ class Prover:
         digest = None if signed is None or judged.proofs.signed is None else signed.digest(body or b"")
         return Proven(judged, body, digest)
 
-    def _read_signature(self, headers: Mapping[bytes, bytes]) -> Signed:
+    def _read_signature(self, headers: Mapping[bytes, bytes], *, has_certificate: bool) -> Signed:
         source, timestamp, signature = (headers.get(each, b"").decode("latin-1") for each in _SIGNED)
         try:
             return read_signature(source, timestamp, signature, self._ambient.now().timestamp())
         except InvalidSignature as fault:
-            raise refuse(ErrorCode.SIGNATURE_INVALID, str(fault)) from None
+            alone = _MTLS_ALONE if has_certificate and SIGNATURE not in headers else ""
+            raise refuse(ErrorCode.SIGNATURE_INVALID, f"{fault}{alone}") from None
 
     def _judge(
         self, credentials: Credentials, proofs: Proofs, tenant: str | None, signed: Signed | None, body: bytes

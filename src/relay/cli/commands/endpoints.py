@@ -7,7 +7,6 @@ of the machine can see.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -24,6 +23,7 @@ from relay.cli.endpoint_options import (
 from relay.cli.endpoints import PATH, path_of, show_endpoint, state
 from relay.cli.failures import CommandFailed
 from relay.cli.options import example, json_option
+from relay.cli.overlap import check_overlap
 from relay.cli.reading import read_settings
 from relay.cli.rendering import facts, show, table
 from relay.cli.stdin import agrees, has_somebody
@@ -229,7 +229,7 @@ def rotate_secret(streams: Streams, endpoint: str, force: bool, secret_file: str
     with connect(read_settings()) as relay, in_words_of_options():
         path = path_of(relay, endpoint)
         if not force:
-            _check_overlap(relay.call("GET", path))
+            check_overlap(relay.call("GET", path), "signs")
         rotated = relay.call("POST", f"{path}/rotate-secret", body=body)
     streams.done(
         "the token is the new one"
@@ -242,18 +242,6 @@ def rotate_secret(streams: Streams, endpoint: str, force: bool, secret_file: str
         streams.document(rotated)
     else:
         show(streams, facts(rotated.items()))
-
-
-def _check_overlap(endpoint: dict[str, Any]) -> None:
-    """Raises `CommandFailed` if an older secret still signs, and nobody says that it may end now."""
-    until = endpoint["previous_secret_expires_at"]
-    if until is None or datetime.fromisoformat(until) <= datetime.now(UTC):
-        return
-    ends = f"the secret before this one signs until {until}, and would end now"
-    if not has_somebody():
-        raise CommandFailed(f"{ends}: wait until then, or add --force")
-    if not agrees(f"{ends[0].upper()}{ends[1:]}. Rotate again?"):
-        raise CommandFailed("nothing is rotated")
 
 
 @command.command("remove", epilog=example("relay endpoints remove ledger --yes"))

@@ -18,6 +18,7 @@ from relay.cli.commands.reencrypt import reencrypt_secrets
 from relay.cli.failures import WRONG_USAGE, CommandFailed
 from relay.cli.finding import find
 from relay.cli.options import example, json_option
+from relay.cli.pointers import OF_SENDERS, in_words_of
 from relay.cli.reading import read_settings
 from relay.cli.rendering import facts, show, table
 from relay.cli.stdin import agrees, has_somebody
@@ -95,7 +96,7 @@ def create(
         made = _create_locally(streams, name, wanted, tenant or DEFAULT_TENANT)
     else:
         body = {"name": name, "scopes": wanted, "source": source, "tenant": tenant}
-        with connect(read_settings()) as relay:
+        with connect(read_settings()) as relay, in_words_of(OF_SENDERS):
             made = relay.call("POST", PATH, body={name: value for name, value in body.items() if value is not None})
     streams.done(f"the key {made['id']} is there (its secret is shown this once; RELAY_API_KEY is where commands look)")
     if streams.json:

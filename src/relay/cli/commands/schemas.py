@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import click
 
-from relay.cli.client import connect
+from relay.cli.client import Client, connect
 from relay.cli.listing import length_options, listed
 from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
@@ -19,6 +19,7 @@ from relay.cli.rendering import show, table
 from relay.cli.stdin import read_stdin
 from relay.cli.streams import Streams
 from relay.cli.text import printable
+from relay.cli.waiting import in_passing
 
 PATH = "/v1/schemas"
 
@@ -67,13 +68,28 @@ def put(streams: Streams, name: str, file: str) -> None:
     headers = {"content-type": "application/json"}
     with connect(read_settings()) as relay:
         response = relay.send("PUT", path, content=text, headers=headers)
-    schema = response.json()
-    is_new = response.status_code == 201
-    streams.done(f"the schema is in the catalogue as {schema['name']}")
-    if streams.json:
-        streams.document(schema)
-    else:
-        streams.line(f"{schema['name']} is {'in force' if is_new else 'there already, with the same bytes'}")
+        schema = response.json()
+        is_new = response.status_code == 201
+        streams.done(f"the schema is in the catalogue as {schema['name']}")
+        if streams.json:
+            streams.document(schema)
+            return
+        name = schema["name"]
+        said = f"{name} is {'in the catalogue' if is_new else 'there already, with the same bytes'}"
+        with in_passing(streams):
+            said += _counts(name, relay)
+        streams.line(said)
+
+
+def _counts(name: str, relay: Client) -> str:
+    """Which version of its type counts where a sender names none."""
+    event_type, _, version = name.rpartition("/")
+    newest = max((each["name"].rpartition("/")[2] for each in relay.pages(PATH, {"type": event_type})), key=_number)
+    return " and in force" if newest == version else f"; {newest} counts unless a sender names {version}"
+
+
+def _number(version: str) -> int:
+    return int(version.removeprefix("v"))
 
 
 @command.command("show", epilog=example("relay schemas show invoice.paid/v3"))

@@ -6,12 +6,14 @@ Owns reading the payload and the headers that go with it. Invariant: the payload
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from relay.cli.batch import send_batch
-from relay.cli.client import connect
+from relay.cli.client import Refused, connect
 from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
 from relay.cli.stdin import is_fed, read_stdin
@@ -79,7 +81,7 @@ def command(
         headers["idempotency-key"] = _header(key, "--key")
     if schema is not None:
         headers["relay-schema"] = _header(schema if "/" in schema else f"{event_type}/{schema}", "--schema")
-    with connect(read_settings()) as relay:
+    with connect(read_settings()) as relay, _in_our_words(streams, has_key=key is not None):
         response = relay.send("POST", "/v1/events", content=payload, headers=headers)
     receipt = response.json()
     streams.done(f"the event is accepted as {receipt['receipt_id']}")
@@ -91,6 +93,23 @@ def command(
     seen = " (seen before, not stored again)" if "relay-idempotent-replay" in response.headers else ""
     streams.line(f"accepted{seen}, to be delivered to {printable(to)}")
     streams.line(f"relay receipt {receipt['receipt_id']} --watch")
+
+
+@contextmanager
+def _in_our_words(streams: Streams, *, has_key: bool) -> Iterator[None]:
+    """A refusal is told by the options of this command, and as a document to who has asked for one."""
+    try:
+        yield
+    except Refused as refusal:
+        if streams.json_asked and refusal.problem is not None:
+            streams.document(refusal.problem)
+        text = str(refusal)
+        if has_key:
+            text = text.replace("the same Idempotency-Key", "the same --key")
+        else:
+            for words in (" so that it cannot count twice", " if it had one", ""):
+                text = text.replace(f", with the same Idempotency-Key{words}", "; without --key it may count twice")
+        raise refusal.reworded(text) from refusal
 
 
 def _payload(file: str | None, streams: Streams) -> bytes:

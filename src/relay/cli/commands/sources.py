@@ -10,8 +10,10 @@ import click
 
 from relay.cli.client import connect
 from relay.cli.failures import CommandFailed
-from relay.cli.finding import find
+from relay.cli.finding import find, find_whole
 from relay.cli.options import example, json_option
+from relay.cli.overlap import check_overlap
+from relay.cli.pointers import OF_SENDERS, in_words_of
 from relay.cli.reading import read_settings
 from relay.cli.rendering import facts, show, table
 from relay.cli.stdin import agrees, has_somebody
@@ -71,7 +73,7 @@ def list_all(streams: Streams) -> None:
 def create(streams: Streams, name: str, auth: tuple[str, ...], subject: str | None, tenant: str | None) -> None:
     """Create a source and show its secret, this once."""
     body = {"name": name, "auth": list(auth), "certificate_subject": subject, "tenant": tenant}
-    with connect(read_settings()) as relay:
+    with connect(read_settings()) as relay, in_words_of(OF_SENDERS):
         made = relay.call("POST", PATH, body={field: value for field, value in body.items() if value is not None})
     streams.done(f"the source {made['id']} is there (a new secret takes `relay sources rotate {name}`)")
     if streams.json:
@@ -112,7 +114,9 @@ def change(streams: Streams, source: str, auth: tuple[str, ...], subject: str | 
         body["certificate_subject"] = subject
     if not body:
         raise click.UsageError("Say what to change: add --auth, --subject or --no-certificate.")
-    with connect(read_settings()) as relay:
+    if no_certificate and not auth:
+        raise click.UsageError("Without its certificate something else proves it: add --auth with what is left.")
+    with connect(read_settings()) as relay, in_words_of(OF_SENDERS):
         found = find(relay, PATH, "source", source)
         changed = relay.call("PATCH", f"{PATH}/{found}", body=body)
     streams.done("the source is changed")
@@ -125,16 +129,20 @@ def change(streams: Streams, source: str, auth: tuple[str, ...], subject: str | 
 
 @command.command("rotate", epilog=example("relay sources rotate billing"))
 @named
+@click.option("--force", is_flag=True, help="Even if that ends an older secret before its time.")
 @json_option
 @click.pass_obj
-def rotate(streams: Streams, source: str) -> None:
+def rotate(streams: Streams, source: str, force: bool) -> None:
     """Make a new secret and show it, this once. For a while the old one counts as well.
 
-    Two are kept, never three: a second rotation within that while ends the oldest at once.
+    Two are kept, never three: a second rotation within that while ends the oldest at once, so that whoever still sends
+    with it alone is refused. On a terminal it asks first; elsewhere it wants --force.
     """
     with connect(read_settings()) as relay:
-        found = find(relay, PATH, "source", source)
-        rotated = relay.call("POST", f"{PATH}/{found}/rotate")
+        found = find_whole(relay, PATH, "source", source)
+        if not force:
+            check_overlap(found, "counts")
+        rotated = relay.call("POST", f"{PATH}/{found['id']}/rotate")
     streams.done(f"the secret is rotated (the old one counts until {rotated['previous_secret_expires_at']})")
     if streams.json:
         streams.document(rotated)

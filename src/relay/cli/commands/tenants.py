@@ -12,6 +12,7 @@ import click
 from relay.cli.client import Client, connect
 from relay.cli.failures import WRONG_USAGE, CommandFailed
 from relay.cli.options import example, json_option
+from relay.cli.pointers import OF_SENDERS, in_words_of
 from relay.cli.reading import read_settings
 from relay.cli.rendering import facts, show, table
 from relay.cli.stdin import agrees, has_somebody
@@ -52,12 +53,12 @@ def list_all(streams: Streams) -> None:
 @json_option
 @click.pass_obj
 def create(streams: Streams, name: str, tenant: str | None, strict_schemas: bool) -> None:
-    """Create a tenant. It takes a key with the scope operator.
+    """Create a tenant. It takes a key with the scope operator: `relay keys create ops --local --scope operator`.
 
     Keys are then made for it: relay keys create NAME --tenant ID.
     """
     body = {"name": name} if tenant is None else {"name": name, "id": tenant}
-    with connect(read_settings()) as relay:
+    with connect(read_settings()) as relay, in_words_of(OF_SENDERS):
         made = relay.call("POST", PATH, body=body)
         streams.done(f"the tenant {made['id']} is there")
         if strict_schemas:
@@ -80,7 +81,7 @@ def create(streams: Streams, name: str, tenant: str | None, strict_schemas: bool
 @json_option
 @click.pass_obj
 def change(streams: Streams, tenant: str, strict_schemas: bool | None) -> None:
-    """Change a tenant."""
+    """Change a tenant. It takes a key with the scope operator: `relay keys create ops --local --scope operator`."""
     if strict_schemas is None:
         raise click.UsageError("Say what to change: add --strict-schemas or --no-strict-schemas.")
     path = _path(tenant)
