@@ -92,7 +92,7 @@ def test_what_the_api_refuses_is_told_with_its_code_and_is_1(shell: Shell) -> No
 def test_several_faults_of_a_body_are_told_with_their_places(shell: Shell) -> None:
     done = shell.run("endpoints", "add", "https://example.com", "--rate", "-1", "--burst", "0")
     assert done.returncode == 1
-    assert re.search(r"--rate .*--burst ", only_line(done.stderr))
+    assert re.search(r"--rate: .*--burst: ", only_line(done.stderr))
 
 
 def test_an_unknown_receipt_is_1(shell: Shell) -> None:

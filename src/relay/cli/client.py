@@ -224,7 +224,8 @@ def _refusal(response: httpx.Response, problem: dict[str, Any] | None, where: st
 
 def _named(error: Mapping[str, Any]) -> str:
     """A fault with the place that it is at, which for the whole has no words."""
-    return f"{error.get('pointer') or ''} {error.get('detail')}".lstrip()
+    where = error.get("pointer")
+    return f"{where}: {error.get('detail')}" if where else str(error.get("detail"))
 
 
 def _problem(response: httpx.Response) -> dict[str, Any] | None:
