@@ -51,7 +51,7 @@ async def test_a_keeper_of_the_database_that_dies_of_a_bug_is_noticed() -> None:
     async def die() -> None:
         raise LookupError("a bug")
 
-    site = Site("", "", None, None, crews=(), keeper=asyncio.create_task(die()))
+    site = Site("", "", None, None, crews=(), asks_for_keys=False, keeper=asyncio.create_task(die()))
     async with asyncio.timeout(LIMIT_SECONDS):
         with pytest.raises(LookupError):
             await site.watch()
@@ -59,7 +59,8 @@ async def test_a_keeper_of_the_database_that_dies_of_a_bug_is_noticed() -> None:
 
 async def test_whoever_stops_watching_leaves_the_keeper_at_work() -> None:
     keeper = asyncio.create_task(asyncio.Event().wait())
-    watching = asyncio.create_task(Site("", "", None, None, crews=(), keeper=keeper).watch())  # type: ignore[arg-type] # of a task, its end is all that counts
+    site = Site("", "", None, None, asks_for_keys=False, crews=(), keeper=keeper)  # type: ignore[arg-type] # of a task, its end is all that counts
+    watching = asyncio.create_task(site.watch())
     await asyncio.sleep(0)
     watching.cancel()
     await asyncio.wait([watching])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import socket
 import stat
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -16,6 +20,7 @@ from tests.support.installation import (
     STOP_SECONDS,
     Installation,
     Service,
+    api,
     eventually,
     free_port,
     kill,
@@ -27,6 +32,26 @@ from tests.support.installation import (
 def demonstrated(service: Service) -> dict[str, object]:
     record = service.wait_for(lambda line: "demonstration" in line, START_SECONDS, "shows a receipt")
     return dict(record["demonstration"])
+
+
+async def closed(service: Service, receipt_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    async def is_closed() -> bool:
+        with api(service) as client:
+            found.update(client.get(f"/v1/receipts/{receipt_id}").json())
+        return bool(found["state"] == "closed")
+
+    await eventually(is_closed, START_SECONDS, "the receipt closes")
+    return found
+
+
+def pasted(command: str, **environment: str) -> dict[str, Any]:
+    """What a command that was printed answers in a shell."""
+    done = subprocess.run(
+        ["sh", "-c", command], env={"PATH": os.environ["PATH"], **environment}, capture_output=True, check=True
+    )
+    return dict(json.loads(done.stdout))
 
 
 def up_that_fails(alone: Installation, **settings: str) -> Service:
@@ -68,6 +93,47 @@ async def test_a_second_start_on_the_same_data_goes_on_where_the_first_ended(alo
     assert kept["outcome"] == "delivered"
     assert [each["name"] for each in endpoints] == ["demo"]
     assert (alone.folder / "data" / "secret-keys").read_text() == key
+
+
+async def test_the_demonstrations_endpoint_still_gets_events_after_a_start_without_a_demonstration(
+    alone: Installation,
+) -> None:
+    receiver = f"{LOOPBACK}:{free_port()}"
+    first = alone.up("--dev", "--demo", testkit_bind=receiver)
+    demonstrated(first)
+    first.stop()
+
+    second = alone.up("--dev", testkit_bind=receiver)
+    sent = post(second, b'{"type": "invoice.paid"}').json()
+    assert (await closed(second, sent["receipt_id"]))["outcome"] == "delivered"
+    assert stat.S_IMODE((alone.folder / "data" / "receiver-secrets").stat().st_mode) == 0o600
+
+
+async def test_the_event_that_is_printed_goes_to_the_demonstrations_endpoint(alone: Installation) -> None:
+    service = alone.up("--dev", "--demo")
+    demonstrated(service)
+    receipt = await closed(service, pasted(service.started["first_event"])["receipt_id"])
+    assert [(each["consumer"], each["status"]) for each in receipt["deliveries"]] == [("demo", "delivered")]
+
+
+async def test_a_relay_that_has_keys_prints_commands_that_take_one_and_says_that_a_demonstration_needs_it(
+    alone: Installation,
+) -> None:
+    alone.up("--dev").stop()
+    made = alone.run("keys", "create", "--local", "--json")
+    secret = json.loads(made.stdout)["secret"]
+
+    receiver = f"{LOOPBACK}:{free_port()}"
+    without = alone.up("--dev", "--demo", testkit_bind=receiver)
+    record = without.wait_for(lambda line: "demonstration" in line, START_SECONDS, "says why not")
+    assert record["demonstration"] is None
+    assert "export RELAY_API_KEY=" in record["fault"]
+    endpoint = pasted(without.started["first_endpoint"], RELAY_API_KEY=secret)
+    event = pasted(without.started["first_event"], RELAY_API_KEY=secret)
+    assert [each["endpoint_id"] for each in event["deliveries"]] == [endpoint["id"]]
+    without.stop()
+
+    assert demonstrated(alone.up("--dev", "--demo", testkit_bind=receiver, api_key=secret))["outcome"] == "delivered"
 
 
 async def test_two_on_one_data_folder_are_refused_in_a_line_and_the_first_goes_on(alone: Installation) -> None:

@@ -125,15 +125,16 @@ def test_a_list_of_receipts_tells_what_comes_by_itself_from_what_does_not(lonely
 
     receipt = {
         "receipt_id": "rcp_1", "received_at": "2026-01-31T09:05:00Z", "type": "a.b", "state": "open", "outcome": None,
-        "reason": None, "delivery_count": 4,
+        "reason": None, "delivery_count": 7,
         "deliveries": [
             delivery("delivered"), delivery("dead"), delivery("pending", "retry"), delivery("pending", "breaker"),
+            delivery("in_flight"), delivery("in_flight", "ack"), delivery("pending"),
         ],
     }  # fmt: skip
     with scripted(lambda _: (200, {"data": [receipt], "next_cursor": None})) as api:
         lonely.environment["RELAY_URL"] = api.url
         shown = on_a_terminal(lonely, "receipt", "--state", "open")
-    assert "1 dead, 1 waiting: retry, 1 waiting: breaker" in shown
+    assert "1 dead, 1 waiting: retry, 1 waiting: breaker, 1 in flight, 1 waiting: ack, 1 due" in shown
 
 
 def test_a_wait_behind_a_gate_is_shown_as_a_wait_and_not_as_an_attempt(lonely: Shell) -> None:

@@ -24,6 +24,11 @@ def test_a_section_tells_what_it_means_where_to_look_and_what_mends_it(section: 
     assert parts == ["Meaning", "First look", "Fix"]
 
 
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_section_says_how_urgent_its_alert_is(name: str) -> None:
+    assert SECTIONS[name].split("\n")[1] == f"Severity: `{alerts()[name]['labels']['severity']}`"
+
+
 def test_the_page_names_only_alerts_and_series_that_there_are() -> None:
     text = PAGE.read_text()
     assert set(re.findall(r"\bRelay[A-Z]\w+", text)) == alerts().keys()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from relay.domain.ambient import Ambient
-from relay.domain.attempt import snippet_text
+from relay.domain.attempt import WORDS_LIMIT, snippet_text, words_of
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,22 @@ from relay.domain.attempt import snippet_text
 def test_a_snippet_is_text_that_any_database_can_hold(body: bytes, kept: str) -> None:
     """C15."""
     assert snippet_text(body) == kept
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"signed with none of the 2 known secrets\n", "signed with none of the 2 known secrets"),
+        (b'{\n  "detail": "no"\n}', '{ "detail": "no" }'),
+        (b"", ""),
+        (b"<html>Forbidden</html>", ""),
+        (b"\x1b[31mred", ""),
+        (b"x" * WORDS_LIMIT, "x" * WORDS_LIMIT),
+        (b"x" * (WORDS_LIMIT + 1), "x" * (WORDS_LIMIT - 1) + "…"),
+    ],
+)
+def test_the_words_of_a_refusal_are_one_short_line(body: bytes, words: str) -> None:
+    assert words_of(body) == words
 
 
 async def test_what_the_world_supplies_is_handed_in() -> None:

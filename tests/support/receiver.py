@@ -20,6 +20,7 @@ import uvloop
 from relay.domain.secret import Secret
 from relay.testkit.app import ReceivingApp, create_app
 from relay.testkit.arrivals import Arrival
+from relay.testkit.keyring import Keyring
 from relay.testkit.serving import Tls, listen, serve
 from tests.support.certificates import ServerCertificate, issue
 
@@ -171,7 +172,7 @@ class Receiver:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._app = create_app(
             clock=self._clock,
-            secret=self._secret,
+            keyring=Keyring(*(() if self._secret is None else (self._secret,))),
             relay_url=self._relay_url,
             api_key=self._api_key,
             keep_bodies=True,

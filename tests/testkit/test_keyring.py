@@ -1,7 +1,7 @@
 """Claims about which secrets count for which path."""
 
 from relay.domain.secret import Secret
-from relay.testkit.keyring import NAMES, SECRETS_PER_NAME, Keyring
+from relay.testkit.keyring import EVERYONE, NAMES, SECRETS_PER_NAME, Keyring, Taught
 
 
 def texts(keyring: Keyring, name: str = "") -> list[str]:
@@ -67,3 +67,30 @@ def test_forgetting_without_a_name_forgets_all() -> None:
     keyring.forget()
 
     assert texts(keyring) == texts(keyring, "mailer") == []
+
+
+def test_whoever_keeps_what_was_taught_is_told_of_each_change_and_never_of_what_was_given() -> None:
+    told: list[dict[str, tuple[Secret, ...]]] = []
+
+    def keep(taught: Taught) -> None:
+        told.append(dict(taught))
+
+    keyring = Keyring(Secret("given"), keep=keep)
+    keyring.add(Secret("own"), "mailer")
+    keyring.add(Secret("shared"))
+    keyring.forget("mailer")
+    keyring.forget()
+
+    assert told == [
+        {EVERYONE: (), "mailer": (Secret("own"),)},
+        {EVERYONE: (Secret("shared"),), "mailer": (Secret("own"),)},
+        {EVERYONE: (Secret("shared"),)},
+        {EVERYONE: ()},
+    ]
+
+
+def test_what_an_earlier_receiver_was_taught_counts_again() -> None:
+    keyring = Keyring(Secret("given"), taught={EVERYONE: (Secret("shared"),), "mailer": (Secret("own"),)})
+
+    assert texts(keyring) == ["shared", "given"]
+    assert texts(keyring, "mailer") == ["own"]

@@ -1,8 +1,9 @@
 """Everything on one machine: the database, the receiver if it is wanted, the dispatcher, the gateway.
 
 Owns the order of starting and of stopping, which is the reverse: the gateway first, so that nothing new comes in, the
-database last, so that everything under way is written. Invariant: ports are bound before anything is started, and a
-start that fails or is interrupted leaves nothing running.
+database last, so that everything under way is written. What the receiver is taught stays in the data folder, as the
+endpoints do whose secrets it is. Invariant: ports are bound before anything is started, and a start that fails or is
+interrupted leaves nothing running.
 """
 
 from __future__ import annotations
@@ -16,24 +17,28 @@ from pathlib import Path
 from relay.app.connections import check_all_connections
 from relay.app.crew import Crew
 from relay.app.faults import CannotRun
-from relay.app.installation import Installation, find
+from relay.app.installation import Installation, away, find
 from relay.app.listening import address_of, url_of
 from relay.app.local_database import Say, local_database
 from relay.app.migration import migrate_database
 from relay.app.roles import Role
 from relay.app.service import crew_of, look_at, scheme_of, sockets_of
+from relay.app.taught_secrets import FILE
 from relay.settings import Settings
+from relay.store.faults import StoreUnavailable
+from relay.store.issuer import Issuer
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
     """What runs, by the urls at which this machine reaches it. `receiver` is None without one, `data_dir` with an
-    outside database."""
+    outside database. `asks_for_keys` says that somebody had a credential when it started, so that calls need one."""
 
     gateway: str
     dispatcher: str
     receiver: str | None
     data_dir: Path | None
+    asks_for_keys: bool
     crews: tuple[Crew, ...]
     keeper: asyncio.Task[None] | None
 
@@ -84,13 +89,15 @@ async def everything(
         installation = find(settings)
         await check_all_connections(installation, settings)
         await _migrate(installation, say)
+        asks_for_keys = await _asks_for_keys(installation)
         crews = []
+        ours = {"RELAY_URL": urls[Role.GATEWAY], **_receivers_file(settings)}
         for role in roles:
             say(f"starting the {role}")
             crew = crew_of(
                 role,
                 settings,
-                {**environment, "RELAY_URL": urls[Role.GATEWAY]},
+                {**environment, **ours},
                 listener=listeners[role],
                 notice=notice,
                 hurry=hurry,
@@ -102,6 +109,7 @@ async def everything(
             dispatcher=urls[Role.DISPATCHER],
             receiver=urls.get(Role.RECEIVER),
             data_dir=settings.data_dir.expanduser().absolute() if settings.database_url is None else None,
+            asks_for_keys=asks_for_keys,
             crews=tuple(crews),
             keeper=keeper,
         )
@@ -123,3 +131,16 @@ async def _migrate(installation: Installation, say: Say) -> None:
     applied = await migrate_database(installation, say)
     if applied:
         say(f"migrated the database: {', '.join(applied)}")
+
+
+async def _asks_for_keys(installation: Installation) -> bool:
+    async with installation.database("relay up", 1) as database:
+        try:
+            return not await Issuer(database, installation.vault()).is_open()
+        except StoreUnavailable as fault:
+            raise away(fault) from fault
+
+
+def _receivers_file(settings: Settings) -> dict[str, str]:
+    file = settings.testkit_secrets_file or settings.data_dir.expanduser().absolute() / FILE
+    return {"RELAY_TESTKIT_SECRETS_FILE": str(file)}

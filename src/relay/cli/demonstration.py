@@ -1,8 +1,9 @@
 """The demonstration of `relay up --demo`: one event on its whole way, as a person can watch it.
 
-Owns the demonstration's endpoint, its event and the showing. It goes through the HTTP API like anybody else. The
-receiver forgets its secrets when it stops, so an endpoint that is there from an earlier run gets a new one. Invariant:
-whatever goes wrong with it is told, and nothing that runs stops for it.
+Owns the demonstration's endpoint, its event and the showing. It goes through the HTTP API like anybody else, as whoever
+the key in `RELAY_API_KEY` is. An endpoint that is there from an earlier run gets a new secret, since nobody shows the
+old one again and the receiver may have lost it. Invariant: whatever goes wrong with it is told, and nothing that runs
+stops for it.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import httpx
 
 from relay.app.up import Site
-from relay.cli.client import TIMEOUT, Client
+from relay.cli.client import TIMEOUT, Client, connect
 from relay.cli.failures import CommandFailed
 from relay.cli.receipts import headline, is_settled, line
 from relay.cli.rendering import show
 from relay.cli.streams import Streams
+from relay.settings import Settings
 
 NAME = "demo"
 EVENT_TYPE = "demo.hello"
@@ -34,16 +37,16 @@ PAUSE_SECONDS = 0.02
 class Demonstration:
     """One demonstration. It blocks; setting `stopped`, from another thread, ends it within a call's time."""
 
-    def __init__(self, site: Site, streams: Streams, stopped: threading.Event) -> None:
+    def __init__(self, site: Site, settings: Settings, streams: Streams, stopped: threading.Event) -> None:
         self._site = site
+        self._settings = replace(settings, url=site.gateway)
         self._streams = streams
         self._stopped = stopped
 
     def run(self) -> None:
         """Show it."""
         try:
-            with httpx.Client(base_url=self._site.gateway, timeout=TIMEOUT, trust_env=False) as http:
-                relay = Client(http)
+            with connect(self._settings) as relay:
                 self._subscribe(relay)
                 accepted = relay.call("POST", "/v1/events", body=PAYLOAD)
                 receipt = self._follow(relay, accepted["receipt_id"])
@@ -98,3 +101,15 @@ class Demonstration:
             self._streams.note(
                 f"the demonstration's receipt is still open: relay receipt {receipt['receipt_id']} --watch"
             )
+
+
+def tell_of_key(streams: Streams) -> None:
+    """Say, in a line, that there is none because a key is needed, and how to have one."""
+    why = (
+        "no demonstration without a key, since this Relay has some: export RELAY_API_KEY=… and start again"
+        " (`relay keys create --local` makes an admin key)"
+    )
+    if streams.json:
+        streams.record({"demonstration": None, "fault": why})
+    else:
+        streams.note(why)

@@ -56,10 +56,9 @@ def _undelivered(receipt: Receipt) -> str:
 
 
 def _kind(delivery: Mapping[str, Any]) -> str:
-    if delivery["status"] != "pending":
-        return str(status(delivery).plain).replace("_", " ")
-    waits = delivery["waiting_for"]
-    return "due" if waits is None else f"waiting: {waits}"
+    if waits := delivery["waiting_for"]:
+        return f"waiting: {waits}"
+    return "due" if delivery["status"] == "pending" else str(status(delivery).plain).replace("_", " ")
 
 
 def headline(receipt: Receipt) -> Text:

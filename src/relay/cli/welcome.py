@@ -1,6 +1,7 @@
 """What `relay up` says when everything runs: where it is, and how to send a first event.
 
-Owns the words. Invariant: what is shown as a command works as it stands, in a shell, whatever the ports are.
+Owns the words. Invariant: what is shown as a command works as it stands, in a shell, whatever the ports are; where
+callers need a key, it takes the one in `RELAY_API_KEY`.
 """
 
 from __future__ import annotations
@@ -14,24 +15,25 @@ from relay.cli.streams import Streams
 FIRST_EVENT = '{"type": "invoice.paid", "amount": 12}'
 
 
-def first_event(gateway: str) -> str:
+def _first_event(site: Site) -> str:
     """A command that posts an event."""
-    return _post(f"{gateway}/v1/events", FIRST_EVENT)
+    return _post(site, "/v1/events", FIRST_EVENT)
 
 
-def first_endpoint(gateway: str, receiver: str) -> str:
+def _first_endpoint(site: Site) -> str:
     """A command that subscribes the receiver to every event."""
-    return _post(f"{gateway}/v1/endpoints", f'{{"url": "{receiver}/ok"}}')
+    return _post(site, "/v1/endpoints", f'{{"url": "{site.receiver}/ok"}}')
 
 
-def _post(url: str, body: str) -> str:
-    return f"curl -sS {url} -H 'Content-Type: application/json' -d '{body}'"
+def _post(site: Site, path: str, body: str) -> str:
+    key = ' -H "Authorization: Bearer $RELAY_API_KEY"' if site.asks_for_keys else ""
+    return f"curl -sS {site.gateway}{path}{key} -H 'Content-Type: application/json' -d '{body}'"
 
 
 def welcome(site: Site, streams: Streams, *, with_demo: bool) -> None:
     """Tell where everything is. The demonstration adds an endpoint; without it, one comes before the first event."""
-    event = first_event(site.gateway)
-    endpoint = None if with_demo or site.receiver is None else first_endpoint(site.gateway, site.receiver)
+    event = _first_event(site)
+    endpoint = None if with_demo or site.receiver is None else _first_endpoint(site)
     if streams.json:
         streams.record(
             {

@@ -20,7 +20,7 @@ from relay.dispatcher.alarm import Alarm
 from relay.dispatcher.directory import Address
 from relay.dispatcher.flights import Flight, Flights
 from relay.domain.ambient import Ambient
-from relay.domain.attempt import AttemptFact, AttemptRecord, snippet_text
+from relay.domain.attempt import AttemptFact, AttemptRecord, snippet_text, words_of
 from relay.domain.delivery import DeadReason, DeliveryMove
 from relay.domain.outcome import (
     Acked,
@@ -28,6 +28,7 @@ from relay.domain.outcome import (
     HandBack,
     HandBackReason,
     Judgement,
+    OutcomeReason,
     Received,
     Retry,
     of_another_configuration,
@@ -387,7 +388,10 @@ def _move(judgement: Judgement) -> tuple[DeliveryMove, float, DeadReason | None]
 
 
 def _reason(facts: SendFacts, judgement: Judgement) -> str:
-    """Why it was not an ack, in a few words: what came, then what it means."""
+    """Why it was not an ack: what came, what it means, and where that is the end of it, the receiver's own words."""
     came = str(facts.status_code) if facts.status_code is not None else str(facts.error_class or "not sent")
     detail = f": {facts.detail}" if facts.detail else f" ({judgement.reason})"
+    if isinstance(judgement.verdict, Bury) and judgement.reason is OutcomeReason.REJECTED:
+        words = words_of(facts.snippet)
+        detail += f": {words}" if words else ""
     return (came + detail).replace("\x00", "")[:DETAIL_LIMIT]

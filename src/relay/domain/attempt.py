@@ -16,6 +16,9 @@ from relay.domain.delivery import DeadReason, DeliveryMove
 from relay.domain.outcome import LaneNotice, OutcomeClass, Verdict
 from relay.domain.sending import ErrorClass, Phases
 
+WORDS_LIMIT = 200
+"""Characters of a refusal's own words that stand beside its status."""
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
@@ -97,3 +100,11 @@ def snippet_text(body: bytes) -> str:
     The declared charset is not believed: bytes are read as UTF-8, what is not becomes U+FFFD, and NUL is left out.
     """
     return body.decode("utf-8", "replace").replace("\x00", "")
+
+
+def words_of(body: bytes) -> str:
+    """What a refusal says for itself, on one line and cut; empty where that is a page for a browser, or no text."""
+    text = " ".join(snippet_text(body).split())
+    if text.startswith("<") or not text.isprintable():
+        return ""
+    return text if len(text) <= WORDS_LIMIT else f"{text[: WORDS_LIMIT - 1]}…"

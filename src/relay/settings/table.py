@@ -293,6 +293,12 @@ class Settings:
     testkit_secret: Secret | None = optional(
         kinds.SECRET, "none until `POST /secret`", "Secret by which the testkit receiver verifies."
     )
+    testkit_secrets_file: Path | None = optional(
+        kinds.PATH,
+        "in memory alone",
+        "Where the testkit receiver keeps what `POST /secret` taught it (`relay up`: `receiver-secrets` in the data"
+        " folder).",
+    )
 
     origins: Mapping[str, Origin] = field(repr=False, compare=False)
 

@@ -195,7 +195,7 @@ class ReceivingApp:
 def create_app(
     *,
     clock: Callable[[], float],
-    secret: Secret | None = None,
+    keyring: Keyring | None = None,
     relay_url: str = "http://127.0.0.1:8080",
     api_key: Secret | None = None,
     keep_bodies: bool = False,
@@ -204,14 +204,14 @@ def create_app(
 ) -> ReceivingApp:
     """Make a receiver.
 
-    `clock` gives Unix seconds. `secret` is accepted by `/verify` from the start. `relay_url` and `api_key`
+    `clock` gives Unix seconds. `keyring` has what `/verify` accepts. `relay_url` and `api_key`
     are where and as whom explicit acks are sent. `keep_bodies` keeps every body, else those of urls with
     `?body=1`. `log` takes other bounds than the default's. `on_arrival` is called on the loop after each
     recording and must not wait.
     """
     return ReceivingApp(
         clock=clock,
-        keyring=Keyring(*(() if secret is None else (secret,))),
+        keyring=Keyring() if keyring is None else keyring,
         log=ArrivalLog() if log is None else log,
         acknowledger=Acknowledger(relay_url, api_key),
         keep_bodies=keep_bodies,

@@ -154,12 +154,19 @@ class Control:
         text = body.decode("ascii", "replace").strip()
         if not _SECRET_TEXT.fullmatch(text):
             raise BadOption("the body is the secret as text: 1 to 512 visible ASCII characters")
-        self._keyring.add(Secret(text), name)
-        return Answer(204, ())
+        return _kept(lambda: self._keyring.add(Secret(text), name))
 
     def _distrust(self, name: str) -> Answer:
-        self._keyring.forget(None if name == EVERYONE else name)
-        return Answer(204, ())
+        return _kept(lambda: self._keyring.forget(None if name == EVERYONE else name))
+
+
+def _kept(change: Callable[[], None]) -> Answer:
+    """Change the keyring; that it holds only until the receiver stops is worth an error."""
+    try:
+        change()
+    except OSError as fault:
+        return problem(500, "not_kept", f"it holds, but only until the receiver stops: {fault.strerror}")
+    return Answer(204, ())
 
 
 def _front_page() -> Answer:

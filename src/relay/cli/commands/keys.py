@@ -61,7 +61,8 @@ def list_all(streams: Streams) -> None:
     epilog=example(
         "relay keys create --local",
         "relay keys create shop --scope ingest",
-        "relay keys create billing-2026 --scope ingest --source billing",
+        "relay sources create till --auth bearer",
+        "relay keys create till-2026 --scope ingest --source till",
     ),
 )
 @click.argument("name", required=False)

@@ -12,12 +12,13 @@ from pathlib import Path
 import click
 
 from relay.app.up import Site, everything
-from relay.cli.demonstration import Demonstration
+from relay.cli.demonstration import Demonstration, tell_of_key
 from relay.cli.options import example, json_option, workers_option
 from relay.cli.reading import read_settings
 from relay.cli.running import for_workers, notice, prepare_log, run
 from relay.cli.streams import Streams
 from relay.cli.welcome import welcome
+from relay.settings import Settings
 
 DEFAULTS = {"RELAY_METRICS_BIND": "127.0.0.1:9091"}
 """On a person's machine the metrics are that person's business."""
@@ -81,9 +82,7 @@ def command(streams: Streams, dev: bool, demo: bool, workers: int | None, data: 
             hurry=hurry,
         )
         async with site as running:
-            welcome(running, streams, with_demo=demo)
-            if demo:
-                await _demonstrate(running, streams)
+            await _greet(running, settings, streams, demo=demo)
             if not streams.json:
                 streams.line("\nCtrl-C stops everything.")
             await running.watch()
@@ -92,10 +91,20 @@ def command(streams: Streams, dev: bool, demo: bool, workers: int | None, data: 
     say("stopped")
 
 
-async def _demonstrate(site: Site, streams: Streams) -> None:
+async def _greet(site: Site, settings: Settings, streams: Streams, *, demo: bool) -> None:
+    """Say where everything is, and show the demonstration if it is wanted and there is a key for it."""
+    lacks_key = site.asks_for_keys and settings.api_key is None
+    welcome(site, streams, with_demo=demo and not lacks_key)
+    if demo and lacks_key:
+        tell_of_key(streams)
+    elif demo:
+        await _demonstrate(site, settings, streams)
+
+
+async def _demonstrate(site: Site, settings: Settings, streams: Streams) -> None:
     """Run the demonstration in a thread, and let it end early if it is interrupted."""
     stopped = threading.Event()
     try:
-        await asyncio.to_thread(Demonstration(site, streams, stopped).run)
+        await asyncio.to_thread(Demonstration(site, settings, streams, stopped).run)
     finally:
         stopped.set()
