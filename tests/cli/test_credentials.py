@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Shell, on_a_terminal, only_line
+from tests.cli.scripted_api import scripted
 from tests.support.installation import LOOPBACK, Installation, Service, free_port
 
 
@@ -205,3 +207,28 @@ def test_a_local_key_needs_a_database_and_says_so() -> None:
     done = shell.run("keys", "create", "--local")
     assert done.returncode == 1
     assert "DATABASE_URL" in only_line(done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("words", "made", "says"),
+    [
+        (
+            ("keys", "create", "shop", "--scope", "ingest"),
+            {"scopes": ["ingest"], "source": None},
+            ["Its secret is shown this once.", "export RELAY_API_KEY=s3cret"],
+        ),
+        (
+            ("sources", "create", "shop", "--auth", "bearer"),
+            {"auth": ["bearer"]},
+            ["Its secret is shown this once: whoever sends puts it into the header Authorization, behind Bearer"],
+        ),
+        (("sources", "create", "shop", "--auth", "hmac"), {"auth": ["hmac"]}, ["shown this once: whoever sends signs"]),
+    ],
+)
+def test_a_person_is_told_what_the_secret_is_for_and_that_it_is_shown_once(
+    words: tuple[str, ...], made: dict[str, Any], says: list[str]
+) -> None:
+    with scripted(lambda _: (201, {"id": "x_1", "name": "shop", "secret": "s3cret", **made})) as api:
+        shown = on_a_terminal(Shell(RELAY_URL=api.url), *words)
+    for each in says:
+        assert each in shown

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from relay.cli.rendering import table
+from relay.cli.rendering import facts, table
 from relay.settings import read
 from relay.settings.describing import effective
 from tests.cli.conftest import Shell, on_a_terminal, only_line
@@ -79,6 +79,15 @@ def test_a_terminal_too_narrow_for_the_table_gets_a_block_per_row() -> None:
 
 def test_a_narrow_terminal_may_get_something_else() -> None:
     assert drawn(21, otherwise=Text("other")) == "other\n"
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_where_there_is_nothing_stands_a_dash_in_a_table_as_among_facts(nothing: str | None) -> None:
+    for drawing in (table(("name", "said"), [("one", nothing)]), facts([("said", nothing)])):
+        console = Console(width=40, color_system=None)
+        with console.capture() as capture:
+            console.print(drawing)
+        assert capture.get().split()[-1] == "-"
 
 
 def test_a_column_that_says_nothing_may_be_left_out() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.cli.conftest import Shell, only_line
+import re
+
+from tests.cli.conftest import Shell, on_a_terminal, only_line
 from tests.cli.scripted_api import Answer, Call, scripted
 
 MADE = {"id": "acct_acme", "name": "Acme", "strict_schemas": False, "created_at": "2026-01-31T00:00:00.000Z"}
@@ -23,3 +25,10 @@ def test_a_tenant_that_was_made_and_could_not_be_made_strict_is_told_as_that() -
         ("POST", "/v1/tenants"),
         ("PATCH", "/v1/tenants/acct_acme"),
     ]
+
+
+def test_a_tenant_says_the_same_of_itself_as_the_list_of_tenants() -> None:
+    with scripted(lambda _: (200, MADE)) as api:
+        shown = on_a_terminal(Shell(RELAY_URL=api.url), "tenants", "change", "acct_acme", "--no-strict-schemas")
+    assert re.search(r"^types without a schema +taken", shown, re.MULTILINE)
+    assert "strict_schemas" not in shown

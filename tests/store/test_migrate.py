@@ -50,6 +50,12 @@ async def test_a_new_database_gets_every_migration_once(empty: Database) -> None
     await check_migrated(empty)
 
 
+async def test_of_a_new_database_it_is_told_once_how_many_migrations_make_it(empty: Database) -> None:
+    told: list[str] = []
+    await migrate(empty, told.append)
+    assert told == [f"making the tables ({len(migrations())} migrations)"]
+
+
 async def test_the_numbers_of_the_migrations_have_no_gap() -> None:
     assert [each.number for each in migrations()] == list(range(1, len(migrations()) + 1))
 

@@ -88,7 +88,7 @@ async def everything(
             keeper = await stack.enter_async_context(local_database(settings, replicas, say=say, notice=notice))
         installation = find(settings)
         await check_all_connections(installation, settings)
-        await _migrate(installation, say)
+        await migrate_database(installation, say)
         asks_for_keys = await _asks_for_keys(installation)
         crews = []
         ours = {"RELAY_URL": urls[Role.GATEWAY], **_receivers_file(settings)}
@@ -125,12 +125,6 @@ def _check_replicas(settings: Settings, replicas: int) -> None:
     elif settings.journal_quorum > replicas:
         there = "1 server: lower it, or start three with --replicas 3" if replicas == 1 else "3 servers: lower it"
         raise CannotRun(f"RELAY_JOURNAL_QUORUM is {settings.journal_quorum}, and the database has {there}")
-
-
-async def _migrate(installation: Installation, say: Say) -> None:
-    applied = await migrate_database(installation, say)
-    if applied:
-        say(f"migrated the database: {', '.join(applied)}")
 
 
 async def _asks_for_keys(installation: Installation) -> bool:

@@ -54,7 +54,9 @@ def listed(
         return list(relay.pages(path, query))
     found = list(islice(relay.pages(path, query, size=limit + 1), limit + 1))
     if len(found) > limit:
-        streams.note(f"there are more than these {limit}: --limit and --all list them")
+        streams.note(
+            f"there are more, of which {limit} {'is' if limit == 1 else 'are'} listed: --limit and --all list them"
+        )
     return found[:limit]
 
 

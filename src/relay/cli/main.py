@@ -39,7 +39,7 @@ COMMANDS = {
     "receipt": _Entry("receipt", "Show what became of an event."),
     "endpoints": _Entry("endpoints", "List, add, show and change endpoints."),
     "keys": _Entry("keys", "List, create and revoke keys: who may call; re-encrypt secrets."),
-    "sources": _Entry("sources", "List, create, rotate and remove sources: who may send."),
+    "sources": _Entry("sources", "List, create, change, rotate and remove sources: who may send."),
     "tenants": _Entry("tenants", "List, create, change and remove tenants: whose events there are."),
     "deliveries": _Entry("deliveries", "List what an endpoint is owed, or show one delivery."),
     "redrive": _Entry("redrive", "Send again what of an event is not acknowledged."),

@@ -28,8 +28,13 @@ def status(delivery: Mapping[str, Any]) -> Text:
 
 def _standing(receipt: Receipt) -> Text:
     """Open or closed, and why or how."""
-    why = receipt["outcome"] or receipt.get("reason")
+    why = _outcome(receipt) or receipt.get("reason")
     return words(f"{receipt['state']}: {why}" if why else receipt["state"], _STYLES.get(receipt["state"], ""))
+
+
+def _outcome(receipt: Receipt) -> str:
+    """How it closed, beside the word that it did; empty while it is open."""
+    return str(receipt["outcome"] or "").removeprefix("closed_")
 
 
 def summary(receipts: Iterable[Receipt]) -> RenderableType:
@@ -63,7 +68,8 @@ def _kind(delivery: Mapping[str, Any]) -> str:
 
 def headline(receipt: Receipt) -> Text:
     """Which event it is and how it stands."""
-    state = receipt["outcome"] or receipt["state"]
+    outcome = _outcome(receipt)
+    state = outcome or receipt["state"]
     if receipt.get("reason"):
         state = f"{state} ({receipt['reason']})"
     return Text.assemble(
@@ -71,7 +77,7 @@ def headline(receipt: Receipt) -> Text:
         "  ",
         words(receipt["type"]),
         "  ",
-        words(f"{receipt['state']}: {state}" if receipt["outcome"] else state, _STYLES.get(receipt["state"], "")),
+        words(f"{receipt['state']}: {state}" if outcome else state, _STYLES.get(receipt["state"], "")),
     )
 
 

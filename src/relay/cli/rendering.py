@@ -18,6 +18,9 @@ from rich.text import Text
 from relay.cli.streams import Streams
 from relay.cli.text import printable
 
+NOTHING = "-"
+"""What stands where there is nothing."""
+
 _GAP = 2
 """Between the columns of a table."""
 
@@ -74,7 +77,7 @@ class Rows:
         for column in self.columns:
             made.add_column(column, no_wrap=column not in self.prose)
         for row in self.rows:
-            made.add_row(*row)
+            made.add_row(*(cell if cell.plain else _cell(None) for cell in row))
         return made
 
 
@@ -109,7 +112,7 @@ def table(
     Columns of `prose` may be wrapped between words. One of `optional` that is empty in every row is left out. A
     terminal too narrow for the table gets `otherwise`, or one block per row.
     """
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[_cell("" if value is None else value) for value in row] for row in rows]
     kept = [
         number
         for number, column in enumerate(columns)
@@ -125,11 +128,11 @@ def table(
 
 def facts(pairs: Iterable[tuple[str, object]]) -> Facts:
     """Names and values, one pair a line."""
-    return Facts([(printable(name), _cell("-" if value is None else value)) for name, value in pairs])
+    return Facts([(printable(name), _cell(None if value == "" else value)) for name, value in pairs])
 
 
 def _cell(value: object) -> Text:
-    return value if isinstance(value, Text) else words("" if value is None else value)
+    return value if isinstance(value, Text) else words(NOTHING if value is None else value)
 
 
 def _unbroken(line: Text) -> Text:

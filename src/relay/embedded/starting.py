@@ -147,7 +147,7 @@ class Start:
             more = (
                 "" if runner.way is Way.PLAINLY else f" and passes closed folders by the capability {runner.way.value}"
             )
-            self._report(f"PostgreSQL runs as {account.name}{more}")
+            self._report(f"you are root, and PostgreSQL runs only as somebody else: it runs as {account.name}{more}")
         return replace(runner, given_up=self._waiting.given_up)
 
     def _create(self, runner: Runner, sockets: Path) -> Credentials:

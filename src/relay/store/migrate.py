@@ -59,7 +59,7 @@ def _nobody(_: str) -> None:
 async def migrate(database: Database, tell: Callable[[str], None] = _nobody) -> list[str]:
     """Apply what is missing, each migration in a transaction of its own; answers the names applied now.
 
-    `tell` is told in words what is being done or waited for, before it is.
+    `tell` is told in words what is being done or waited for, before it is: of a new database once.
 
     Raises `NotMigrated` if an applied migration differs from this version's file, or is unknown to it.
     """
@@ -70,8 +70,13 @@ async def migrate(database: Database, tell: Callable[[str], None] = _nobody) -> 
             await connection.execute("select pg_advisory_lock($1)", _LOCK)
         try:
             await connection.execute(_TABLE)
-            for migration in await _missing(connection):
-                tell(f"applying {migration.name}")
+            missing = await _missing(connection)
+            is_new = len(missing) == len(migrations())
+            if is_new:
+                tell(f"making the tables ({len(missing)} migrations)")
+            for migration in missing:
+                if not is_new:
+                    tell(f"applying {migration.name}")
                 async with transaction(connection):
                     await connection.execute(migration.sql)
                     await connection.execute(

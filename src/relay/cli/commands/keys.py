@@ -103,7 +103,9 @@ def create(
     if streams.json:
         streams.document(made)
     else:
-        show(streams, facts({**made, "scopes": ", ".join(made["scopes"]), "source": made["source"] or ""}.items()))
+        show(streams, facts({**made, "scopes": ", ".join(made["scopes"])}.items()))
+        streams.line("\nIts secret is shown this once. Commands take it from the environment:")
+        streams.line(f"export RELAY_API_KEY={made['secret']}")
 
 
 def _create_locally(streams: Streams, name: str, scopes: list[Scope], tenant: str) -> dict[str, Any]:

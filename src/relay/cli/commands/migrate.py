@@ -47,4 +47,4 @@ def command(streams: Streams) -> None:
     if streams.json:
         streams.document({"applied": applied})
     else:
-        streams.line("\n".join(f"applied {name}" for name in applied) or "nothing to do: the database is up to date")
+        streams.line(f"applied {len(applied)} migration(s)" if applied else "nothing to do: the database is up to date")

@@ -22,6 +22,12 @@ from relay.domain.credentials import Proof
 
 PATH = "/v1/sources"
 
+_USES = {
+    Proof.BEARER: "puts it into the header Authorization, behind Bearer (`relay send`: export RELAY_API_KEY=…)",
+    Proof.HMAC: "signs with it",
+}
+"""What its sender does with a source's secret."""
+
 named = click.argument("source", metavar="ID|NAME")
 
 
@@ -80,6 +86,14 @@ def create(streams: Streams, name: str, auth: tuple[str, ...], subject: str | No
         streams.document(made)
     else:
         show(streams, facts({**made, "auth": " and ".join(made["auth"])}.items()))
+        _tell_use(streams, made["auth"])
+
+
+def _tell_use(streams: Streams, auth: list[str]) -> None:
+    """Say what the secret that was shown is for, if there is one."""
+    uses = [_USES[Proof(each)] for each in auth if Proof(each) in _USES]
+    if uses:
+        streams.line(f"\nIts secret is shown this once: whoever sends {' and '.join(uses)}.")
 
 
 @command.command(

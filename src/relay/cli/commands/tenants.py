@@ -21,6 +21,8 @@ from relay.domain.naming import InvalidName, check_tenant_id
 
 PATH = "/v1/tenants"
 
+_TYPES = "types without a schema"
+
 named = click.argument("tenant", metavar="ID")
 
 
@@ -40,7 +42,7 @@ def list_all(streams: Streams) -> None:
         streams.document(tenants)
     else:
         rows = [(each["id"], each["name"], _mode(each), each["created_at"]) for each in tenants]
-        show(streams, table(("id", "name", "types without a schema", "created at"), rows))
+        show(streams, table(("id", "name", _TYPES, "created at"), rows))
 
 
 @command.command(
@@ -137,4 +139,5 @@ def _tell(streams: Streams, tenant: dict[str, Any]) -> None:
     if streams.json:
         streams.document(tenant)
     else:
-        show(streams, facts(tenant.items()))
+        shown = {_TYPES if name == "strict_schemas" else name: value for name, value in tenant.items()}
+        show(streams, facts({**shown, _TYPES: _mode(tenant)}.items()))
