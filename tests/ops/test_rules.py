@@ -151,3 +151,11 @@ def test_a_pace_shrinks_durations_and_replaces_thresholds() -> None:
     assert changed["RelayLoopSilent"]["expr"].endswith("> 4")
     assert "[2500ms]" in changed["RelayQuorumMissing"]["expr"]
     assert not re.search(r"\[\d+[mhd]\]", "".join(rule["expr"] for rule in changed.values()))
+
+
+def test_no_rule_looks_at_less_than_four_scrapes_at_the_longest_interval_that_operations_names() -> None:
+    operations = (OPS.parent / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert "at least every 15 seconds" in operations
+    windows = {window for path in RULES for rule in rules_of(path) for window in re.findall(r"\[(\w+)", rule["expr"])}
+    assert windows
+    assert {window for window in windows if window.endswith("s")} == set()  # so a minute is the shortest

@@ -90,6 +90,8 @@ def _routed(version: str) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # what it would tell of requests by itself passes by our redaction
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     for room in ROOMS:
         # not included as routers: those would answer a wrong method without naming all the right ones
