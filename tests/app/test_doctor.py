@@ -39,6 +39,7 @@ from relay.store.health import DISPATCHER, Health
 from relay.store.keys import agree_on_keys
 from relay.store.retention import DEFAULT_WINDOWS, Retention
 from relay.store.vault import Vault, new_key
+from tests.cli.scripted_api import scripted
 from tests.store.test_faults import as_a_guest
 from tests.store.world import World
 from tests.support import certificates
@@ -289,7 +290,7 @@ async def test_a_gateway_whose_clock_is_off_is_a_warning() -> None:
     ready = {"ready": True, "checks": {"database": "ok"}}
     with speaking(ready, date=datetime.now(UTC) - timedelta(seconds=90)) as url:
         found = await examine_gateway(url, trust_env=False)
-    (clock,) = [each for each in found.findings if each.check == "clock"]
+    (clock,) = [each for each in found.findings if each.check == "gateway clock"]
     assert clock.level is Level.WARNING
     assert "behind this machine" in clock.text
 
@@ -306,12 +307,12 @@ async def test_a_gateway_whose_clock_is_off_is_a_warning() -> None:
 )
 def test_clocks_may_differ_by_two_seconds(off: float, says: str) -> None:
     theirs = NOW + timedelta(seconds=off)
-    assert says in compare("the database", (theirs, theirs), NOW, NOW).text
+    assert says in compare("database", (theirs, theirs), NOW, NOW).text
 
 
 def test_what_a_slow_answer_explains_is_no_difference() -> None:
     late = NOW + timedelta(seconds=30)
-    assert compare("the gateway", (late, late), NOW, late).level is Level.OK
+    assert compare("gateway", (late, late), NOW, late).level is Level.OK
 
 
 def port_of(bound: socket.socket) -> Bind:
@@ -324,13 +325,46 @@ def test_a_port_is_free_or_relays_or_taken(monkeypatch: pytest.MonkeyPatch) -> N
     assert free.level is Level.OK
     with speaking({"status": "ok"}) as url:
         (ours,) = machine.examine_port(Bind(LOOPBACK, int(url.rpartition(":")[2])), "RELAY_BIND")
-    assert level_and_text(ours) == (Level.OK, f"Relay listens on {url.removeprefix('http://')}")
+    assert level_and_text(ours) == (Level.OK, f"Relay answers at {url}")
     with closing(socket.create_server((LOOPBACK, 0))) as stranger:
         (taken,) = machine.examine_port(port_of(stranger), "RELAY_BIND")
         (unneeded,) = machine.examine_port(port_of(stranger), "RELAY_TESTKIT_BIND", needed=False)
     assert (taken.level, unneeded.level) == (Level.FAULT, Level.WARNING)
     assert "set RELAY_BIND to another address" in taken.text
     assert "cannot be known" in taken.text
+
+
+def test_of_a_port_that_is_held_it_is_told_where_relay_was_found_and_no_more() -> None:
+    """It may listen on less than the setting of this shell says."""
+    with speaking({"status": "ok"}) as url:
+        port = int(url.rpartition(":")[2])
+        (ours,) = machine.examine_port(Bind("0.0.0.0", port), "RELAY_METRICS_BIND")
+    assert level_and_text(ours) == (Level.OK, f"Relay answers at {url}")
+
+
+async def test_the_clocks_of_database_and_gateway_are_told_apart(database_dsn: str) -> None:
+    with speaking({"ready": True, "checks": {"database": "ok"}}) as url:
+        found = await examined(database_dsn, RELAY_URL=url)
+    assert {"database clock", "gateway clock"} <= set(found)
+
+
+async def test_a_gateway_whose_database_is_away_is_one_fault() -> None:
+    said = {"database": "it does not answer", "queue": "it is not known", "dispatcher": "it is not known"}
+    with speaking({"ready": False, "checks": said}, status=503) as url:
+        found = await examine_gateway(url, trust_env=False)
+    assert [each.text for each in found.findings if each.level is Level.FAULT] == ["its database: it does not answer"]
+
+
+async def test_a_gateway_whose_certificate_is_not_believed_is_not_called_silent(tmp_path: Path) -> None:
+    server = certificates.issue(tmp_path, LOOPBACK)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(server.certificate, server.key)
+    with scripted(lambda _: (200, {"ready": True, "checks": {"database": "ok"}}), context) as api:
+        stranger = await examine_gateway(api.url, trust_env=False)
+        trust = ssl.create_default_context(cafile=str(server.authority))
+        known = await examine_gateway(api.url, trust_env=False, verify=trust)
+    assert "is not believed (unable to get local issuer certificate): set SSL_CERT_FILE" in stranger.findings[0].text
+    assert (stranger.answered, known.answered) == (False, True)
 
 
 def test_an_address_of_another_machine_is_a_fault() -> None:

@@ -135,7 +135,7 @@ def connect(settings: Settings) -> Iterator[Client]:
         headers=headers,
         timeout=TIMEOUT,
         trust_env=not is_this_machine(settings.url),
-        verify=_trusted(settings.url),
+        verify=trusted(settings.url),
         follow_redirects=False,
     ) as http:
         yield Client(http)
@@ -150,7 +150,7 @@ def is_this_machine(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _trusted(url: str) -> ssl.SSLContext | bool:
+def trusted(url: str) -> ssl.SSLContext | bool:
     """Whom to believe a certificate: the authorities that the environment names, or else the usual ones.
 
     Raises `CommandFailed` if they cannot be read.

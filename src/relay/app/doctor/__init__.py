@@ -7,6 +7,7 @@ its bound, and none changes anything.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 from relay.app.doctor import machine
@@ -23,13 +24,16 @@ from relay.store.database import Database
 __all__ = ["Finding", "Findings", "Level", "examine", "fault"]
 
 
-async def examine(settings: Settings, *, endpoint: str | None, is_here: bool) -> Findings:
+async def examine(
+    settings: Settings, *, endpoint: str | None, is_here: bool, verify: ssl.SSLContext | bool = True
+) -> Findings:
     """Every finding, in a fixed order. `is_here`: RELAY_URL leads to this machine, so no proxy is asked for it.
+    `verify`: who is believed there.
 
     The loop's threads are from then on such as nobody waits for in the end.
     """
     asyncio.get_running_loop().set_default_executor(LeftAlone())
-    gateway = asyncio.create_task(_gateway(settings, trust_env=not is_here), name="gateway")
+    gateway = asyncio.create_task(_gateway(settings, trust_env=not is_here, verify=verify), name="gateway")
 
     async def elsewhere() -> bool:
         return (await gateway).answered and not is_here
@@ -61,10 +65,10 @@ async def examine(settings: Settings, *, endpoint: str | None, is_here: bool) ->
     return tuple(finding for findings in groups for finding in findings)
 
 
-async def _gateway(settings: Settings, *, trust_env: bool) -> GatewayFound:
+async def _gateway(settings: Settings, *, trust_env: bool, verify: ssl.SSLContext | bool) -> GatewayFound:
     try:
         async with asyncio.timeout(CHECK_SECONDS):
-            return await examine_gateway(settings.url, trust_env=trust_env)
+            return await examine_gateway(settings.url, trust_env=trust_env, verify=verify)
     except TimeoutError:
         late = fault("gateway", f"nothing answers at {settings.url} within {CHECK_SECONDS:g} s: look at its log")
         return GatewayFound((late,), answered=False)

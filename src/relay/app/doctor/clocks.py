@@ -14,11 +14,13 @@ TOLERANCE_SECONDS = 2.0
 
 
 def compare(whose: str, theirs: tuple[datetime, datetime], asked: datetime, answered: datetime) -> Finding:
-    """Compare our clock, when we asked and had the answer, with the two instants between which theirs stood then."""
+    """Compare our clock, when we asked and had the answer, with the two instants between which that of the database or
+    the gateway stood then."""
+    check = f"{whose} clock"
     earliest, latest = theirs
     ahead = (earliest - answered).total_seconds()
     behind = (asked - latest).total_seconds()
     if max(ahead, behind) <= TOLERANCE_SECONDS:
-        return ok("clock", f"{whose} and this machine agree")
+        return ok(check, f"the {whose} and this machine agree")
     direction = f"{ahead:.0f} s ahead of" if ahead > behind else f"{behind:.0f} s behind"
-    return warning("clock", f"{whose} is {direction} this machine: have both keep their time by NTP")
+    return warning(check, f"the {whose} is {direction} this machine: have both keep their time by NTP")

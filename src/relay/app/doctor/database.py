@@ -93,7 +93,7 @@ async def _server(database: Database) -> Findings:
     asked = datetime.now(UTC)
     server = await Examination(database).server()
     answered = datetime.now(UTC)
-    clock = compare("the database", (server.clock, server.clock), asked, answered)
+    clock = compare("database", (server.clock, server.clock), asked, answered)
     return (*_version(server.version, server.major), _role(server.role, server.may_create), clock)
 
 

@@ -5,6 +5,7 @@ Owns this one call.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -30,15 +31,23 @@ class GatewayFound:
     answered: bool
 
 
-async def examine_gateway(url: str, *, trust_env: bool) -> GatewayFound:
-    """Ask the gateway whether it is ready. A proxy of the environment is used if `trust_env`."""
+async def examine_gateway(url: str, *, trust_env: bool, verify: ssl.SSLContext | bool = True) -> GatewayFound:
+    """Ask the gateway whether it is ready. A proxy of the environment is used if `trust_env`; its certificate is to be
+    one that `verify` believes."""
     asked = datetime.now(UTC)
     try:
-        async with httpx.AsyncClient(timeout=ANSWER_SECONDS, trust_env=trust_env, follow_redirects=False) as http:
+        async with httpx.AsyncClient(
+            timeout=ANSWER_SECONDS, trust_env=trust_env, verify=verify, follow_redirects=False
+        ) as http:
             response = await http.get(f"{url.rstrip('/')}/readyz")
     except httpx.TimeoutException:
         return _failed(f"nothing answers at {url} within {ANSWER_SECONDS:g} s: look at its log")
     except httpx.HTTPError as trouble:
+        if (distrust := _distrust(trouble)) is not None:
+            return _failed(
+                f"the certificate that {url} shows is not believed ({distrust}): set SSL_CERT_FILE to a file with that"
+                " of its authority, or RELAY_URL to a name that it has"
+            )
         why = " ".join(str(trouble).split()) or type(trouble).__name__
         return _failed(
             f"nothing answers at {url} ({why}): start it with `relay up` or `relay gateway`, or set RELAY_URL"
@@ -48,6 +57,15 @@ async def examine_gateway(url: str, *, trust_env: bool) -> GatewayFound:
     if checks is None:
         return _failed(f"what answers at {url} is no Relay (it says {response.status_code}): set RELAY_URL")
     return GatewayFound((*_told(url, checks), *_clock(response, asked, answered)), answered=True)
+
+
+def _distrust(trouble: BaseException | None) -> str | None:
+    """Why a certificate is not believed; None if something else is the matter."""
+    while trouble is not None:
+        if isinstance(trouble, ssl.SSLCertVerificationError):
+            return str(trouble.verify_message).rstrip(".")
+        trouble = trouble.__cause__ or trouble.__context__
+    return None
 
 
 def _failed(text: str) -> GatewayFound:
@@ -68,6 +86,8 @@ def _told(url: str, checks: Mapping[str, str]) -> Findings:
     bad = {name: said for name, said in checks.items() if said != "ok"}
     if not bad:
         return (ok("gateway", f"Relay at {url} is ready"),)
+    if "database" in bad:  # whatever else is told follows from it
+        return (fault("gateway", f"its database: {bad['database']}"),)
     return tuple(fault("gateway", f"{name}: {said}") for name, said in bad.items())
 
 
@@ -75,5 +95,5 @@ def _clock(response: httpx.Response, asked: datetime, answered: datetime) -> tup
     try:
         theirs = parsedate_to_datetime(response.headers["date"])
     except (KeyError, ValueError):
-        return (warning("clock", "the gateway's answer has no date: something between removed it"),)
-    return (compare("the gateway", (theirs, theirs + _GRAIN), asked, answered),)
+        return (warning("gateway clock", "the gateway's answer has no date: something between removed it"),)
+    return (compare("gateway", (theirs, theirs + _GRAIN), asked, answered),)

@@ -116,9 +116,10 @@ def examine_port(bind: Bind, setting: str, *, scheme: str = "http", needed: bool
 
 def _holder(check: str, bind: Bind, text: str, scheme: str, *, needed: bool) -> Finding:
     """Who holds a port cannot be known; whether it speaks like Relay can."""
+    url = url_of(bind, scheme)
     try:
         answer = httpx.get(
-            f"{url_of(bind, scheme)}/healthz",
+            f"{url}/healthz",
             timeout=PORT_SECONDS,
             trust_env=False,
             verify=False,  # noqa: S501 - a look at who is there, which is told nothing
@@ -127,6 +128,6 @@ def _holder(check: str, bind: Bind, text: str, scheme: str, *, needed: bool) -> 
     except (httpx.HTTPError, ValueError, TypeError):
         is_ours = False
     if is_ours:
-        return ok(check, f"Relay listens on {bind}")
+        return ok(check, f"Relay answers at {url}")  # whether it does on all that `bind` means cannot be known
     text = f"{text} (whose it is cannot be known from here; it does not answer like Relay)"
     return fault(check, text) if needed else warning(check, text)

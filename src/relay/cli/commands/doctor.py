@@ -11,8 +11,8 @@ import os
 import click
 
 from relay.app.doctor import Findings, Level, examine, fault
-from relay.cli.client import is_this_machine
-from relay.cli.failures import DONE, FAILED
+from relay.cli.client import is_this_machine, trusted
+from relay.cli.failures import DONE, FAILED, CommandFailed
 from relay.cli.options import example, json_option
 from relay.cli.rendering import show, words
 from relay.cli.streams import Streams
@@ -50,4 +50,10 @@ def _findings(endpoint: str | None) -> Findings:
     except SettingsError as faults:
         told = tuple(fault("settings", line) for line in str(faults).splitlines())
         return (*told, fault("settings", "nothing else can be looked at before these are mended"))
-    return asyncio.run(examine(settings, endpoint=endpoint, is_here=is_this_machine(settings.url)))
+    is_here = is_this_machine(settings.url)
+    try:
+        verify = trusted(settings.url)
+    except CommandFailed as unreadable:
+        named = (fault("authorities", str(unreadable)),)
+        return (*named, *asyncio.run(examine(settings, endpoint=endpoint, is_here=is_here)))
+    return asyncio.run(examine(settings, endpoint=endpoint, is_here=is_here, verify=verify))
