@@ -12,12 +12,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir
 
 from relay.app.crew import Burial, Crew, Duty, Notice
 from relay.app.faults import CannotRun
 from relay.app.installation import find
 from relay.app.listening import address_of, listen, url_of
+from relay.app.number_folders import number_folder
 from relay.app.roles import Role, bounds
 from relay.app.tls import tls_of
 from relay.domain.telemetry import Process
@@ -129,11 +130,11 @@ def _shared_numbers(role: Role) -> Iterator[Path | None]:
         return
     with ExitStack() as stack:
         try:
-            folder = stack.enter_context(TemporaryDirectory(prefix=f"relay-{role}-"))
-            prepare(Path(folder))
+            folder = stack.enter_context(number_folder(f"relay-{role}-"))
+            prepare(folder)
         except OSError as fault:
             raise CannotRun(
                 f"there is no folder for the numbers of the {role}: {fault.filename or gettempdir()}: {fault.strerror};"
                 " make room there, or set TMPDIR to another folder"
             ) from fault
-        yield Path(folder)
+        yield folder

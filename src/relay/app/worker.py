@@ -22,6 +22,7 @@ from pathlib import Path
 import uvloop
 
 from relay.app.faults import CannotRun
+from relay.app.number_folders import hold
 from relay.app.roles import Bounds, Role, bounds
 from relay.app.tether import Ready, Refused, WorkerEnd
 from relay.app.work import Body, Work
@@ -48,6 +49,8 @@ def main(role: Role, body: Body, arguments: Sequence[str] | None = None) -> int:
         settings = read(os.environ)
         lines = configure(settings.log_format, settings.log_level, process=role.value)
         catch_uncaught()
+        if options.numbers is not None:
+            hold(options.numbers)  # until this process ends
         # what it warns of, a database that is away, whoever needs the database tells, once and without a traceback
         logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
