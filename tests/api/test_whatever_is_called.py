@@ -43,6 +43,9 @@ CHECKS = [
 ]
 """What each answer is held against."""
 
+CHECKS_OF_READINESS = [check for check in CHECKS if check is not not_a_server_error]
+"""Nobody delivers here: after a minute the queue is late, and says so."""
+
 schema = schemathesis.openapi.from_dict(DOCUMENT)
 
 
@@ -126,7 +129,8 @@ async def _attempted(
 def test_a_call_is_answered_as_described(case: Case[Any], known: Known) -> None:
     _make_real(case, known)
     _make_short(case)
-    case.call_and_validate(base_url=known.base_url, checks=CHECKS, headers=_credential(case, known))
+    checks = CHECKS if case.path != "/readyz" else CHECKS_OF_READINESS
+    case.call_and_validate(base_url=known.base_url, checks=checks, headers=_credential(case, known))
 
 
 def _credential(case: Case[Any], known: Known) -> dict[str, str]:

@@ -8,7 +8,7 @@ from tests.support.installation import Service
 
 
 def test_a_change_is_shown_with_who_asked_for_it(relay: Service, shell: Shell) -> None:
-    endpoint = shell.document("endpoints", "add", receiver(relay, "/ok"), "--name", "audited")
+    endpoint = shell.document("endpoints", "add", receiver(relay, "/ok"), "--name", "audited", "--type", "audited")
     shell.document("endpoints", "pause", "audited")
     entries = shell.document("audit", "--subject", endpoint["id"])
     assert [each["action"] for each in entries] == ["endpoint.pause", "endpoint.create"]
@@ -18,7 +18,9 @@ def test_a_change_is_shown_with_who_asked_for_it(relay: Service, shell: Shell) -
 
 
 def test_a_person_sees_a_table(relay: Service, shell: Shell) -> None:
-    endpoint = shell.document("endpoints", "add", receiver(relay, "/ok"), "--name", "tabled", "--burst", "7")
+    endpoint = shell.document(
+        "endpoints", "add", receiver(relay, "/ok"), "--name", "tabled", "--type", "tabled", "--burst", "7"
+    )
     shell.document("endpoints", "change", "tabled", "--burst", "9")
     seen = on_a_terminal(shell, "audit", "--subject", endpoint["id"], "--action", "endpoint.change")
     assert f"anonymous  endpoint.change  {endpoint['id']}  tabled  burst: 7 -> 9" in seen

@@ -59,6 +59,8 @@ def template_database(database_server: Server, tmp_path_factory: pytest.TempPath
             f"do $$ begin create role {ROLE} login password '{PASSWORD}';"
             " exception when duplicate_object then null; end $$"
         )
+        # what is left of a first try that was cut off by its time
+        await database_server.run(f"drop database if exists {_TEMPLATE} with (force)")
         await database_server.run(f"create database {_TEMPLATE} owner {ROLE}")
 
     asyncio.run(create())

@@ -240,12 +240,14 @@ async def test_the_receiver_in_the_readme_accepts_what_relay_sends_and_nothing_e
 ) -> None:
     (program,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     subscription = subscribe(running, vendors, RELAY_DOCUMENTED)
-    readme: dict[str, Any] = {}
+    worked: list[bytes] = []
+    readme: dict[str, Any] = {"work": worked.append}
     exec(program, readme)  # noqa: S102 - what people paste is run as they run it
-    readme["SECRET"] = subscription.secret
+    readme["SECRET"] = subscription.secret.encode()
     headers = {name.title(): value for name, value in (await subscription.deliver()).headers.items()}
     assert [readme["receive"](headers, body) for body in (BODY, BODY, BODY + b" ")] == [204, 204, 401]
     assert {headers["Relay-Delivery-Id"]} == readme["SEEN"]
+    assert worked == [BODY]
 
 
 OWN_SECRETS = {
