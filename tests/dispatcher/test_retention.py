@@ -14,7 +14,7 @@ import pytest
 from relay.dispatcher import maintainer, pruner, reporter
 from relay.domain.housekeeping import DaysDropped, DayTable, EventsPruned, QueueMeasured
 from relay.domain.receipt import ReceiptOutcome
-from relay.domain.telemetry import AttemptsRecorded, Loop, LoopHeldUp, ReceiptsClosed
+from relay.domain.telemetry import AttemptsRecorded, Loop, LoopHeldUp, LoopSucceeded, ReceiptsClosed
 from relay.store.retention import Windows
 from tests.support.days import DROP_DAYS_TO_COME, age, make_day
 from tests.support.dispatching import TUNING, House
@@ -115,6 +115,10 @@ def held_up(house: House, loop: Loop) -> list[LoopHeldUp]:
     return [each for each in house.heard(LoopHeldUp) if each.loop is loop]
 
 
+def rounds_of_the_pruner(house: House) -> list[LoopSucceeded]:
+    return [each for each in house.heard(LoopSucceeded) if each.loop is Loop.PRUNER]
+
+
 async def test_beside_a_long_read_ingest_goes_on_and_what_was_skipped_is_counted_and_done_after_it(
     house: House, receiver: Receiver
 ) -> None:
@@ -131,6 +135,7 @@ async def test_beside_a_long_read_ingest_goes_on_and_what_was_skipped_is_counted
             slowest = await slowest_append(house, endpoint)
             await house.until(lambda: len(held_up(house, Loop.MAINTAINER)) > 3 and len(held_up(house, Loop.PRUNER)) > 3)
             assert house.heard(DaysDropped) == house.heard(EventsPruned) == []
+            assert not all(each.whole for each in rounds_of_the_pruner(house))
             await reader.execute("rollback; begin")
             await house.until(
                 lambda: len(dropped(house, DayTable.ATTEMPTS)) == len(dropped(house, DayTable.JOURNAL)) == 1
@@ -138,6 +143,7 @@ async def test_beside_a_long_read_ingest_goes_on_and_what_was_skipped_is_counted
             async with asyncio.timeout(15):
                 while await value(house, "select days_ahead('journal') + days_ahead('delivery_attempts')") < 28:
                     await house.until(lambda: True)
+            await house.until(lambda: rounds_of_the_pruner(house)[-1].whole)
     finally:
         await reader.close()
     assert slowest < BUSY_SECONDS

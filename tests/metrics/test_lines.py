@@ -262,6 +262,19 @@ def test_a_loop_that_goes_on_again_says_so_once(logger: logging.Logger, kept: Ke
     assert vars(kept.records[1])["fields"] == {"loop": t.Loop.RECORDER, "held_up_seconds": 12.5}
 
 
+def test_a_loop_of_which_a_part_is_still_held_up_does_not_go_on_yet(logger: logging.Logger, kept: Kept) -> None:
+    """The pruner's names go each minute, whatever holds up old events."""
+    clock = Clock()
+    listener = log_listener(logger, clock=clock)
+    for _ in range(3):
+        listener(held_up(t.Loop.PRUNER))
+        clock.now += 70
+        listener(t.LoopSucceeded(t.Loop.PRUNER, whole=False))
+    listener(t.LoopSucceeded(t.Loop.PRUNER))
+    assert kept.told() == 3 * [("WARNING", "loop_held_up")] + [("INFO", "loop_resumed")]
+    assert vars(kept.records[-1])["fields"]["held_up_seconds"] == 210
+
+
 def test_a_loop_that_goes_on_says_since_when_it_could_not_whatever_was_told_between(
     logger: logging.Logger, kept: Kept
 ) -> None:

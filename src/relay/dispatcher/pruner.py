@@ -35,6 +35,7 @@ class Pruner:
         self._windows = windows
         self._ambient = ambient
         self._emit = emit
+        self._is_held_up = False
 
     async def run(self) -> None:
         """Prune until cancelled. Raises `StoreUnavailable`, but for `StoreBusy` while old events are pruned: they are
@@ -62,8 +63,11 @@ class Pruner:
             try:
                 await step()
             except StoreBusy as fault:
-                free = False
+                free, self._is_held_up = False, True
                 self._emit(LoopHeldUp(Loop.PRUNER, str(fault), EVERY_SECONDS))
+        if free and self._is_held_up:
+            self._is_held_up = False
+            self._succeeded(0)
         return free
 
     async def _expire(self) -> None:
@@ -117,4 +121,4 @@ class Pruner:
                 return
 
     def _succeeded(self, handled: int) -> None:
-        self._emit(LoopSucceeded(Loop.PRUNER, handled))
+        self._emit(LoopSucceeded(Loop.PRUNER, handled, whole=not self._is_held_up))

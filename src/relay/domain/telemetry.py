@@ -337,10 +337,12 @@ class LoopStarted:
 
 @dataclass(frozen=True, slots=True)
 class LoopSucceeded:
-    """A loop finished a round, having dealt with so many rows."""
+    """A loop finished a round, having dealt with so many rows. Not `whole` where a part of its work is still held up:
+    the loop is alive, but what was told of that is not over."""
 
     loop: Loop
     handled: int = 0
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

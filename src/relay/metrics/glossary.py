@@ -61,6 +61,7 @@ FIELDS: dict[str, str] = {
     "restart_seconds": "When it is tried again.",
     "ahead_seconds": "By how much this machine's clock is ahead of the database's.",
     "handled": "How many rows the round dealt with.",
+    "whole": "Whether no part of the loop's work is still held up.",
     "state": "The breaker's new state.",
     "trips": "How often it opened since it was last closed.",
     "active": "Whether the broker is used.",

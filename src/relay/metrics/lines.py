@@ -160,7 +160,7 @@ class _Lines:
         elif type(happening) is t.LoopHeldUp:
             if not self._is_news(happening.loop):
                 return
-        elif type(happening) is t.LoopSucceeded and happening.loop in self._held_up_since:
+        elif type(happening) is t.LoopSucceeded and happening.whole and happening.loop in self._held_up_since:
             self._resumed(happening.loop)
         level = LEVELS[type(happening)]
         level = level if isinstance(level, int) else level(happening)
