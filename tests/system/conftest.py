@@ -28,7 +28,6 @@ from tests.support.verified import assert_right
 
 ROLE = "relay_system_tests"
 PASSWORD = "not-a-secret"
-_TEMPLATE = f"relay_system_{os.getpid()}"
 _numbers = count(1)
 _failed = pytest.StashKey[bool]()
 
@@ -52,23 +51,25 @@ def owners_dsn(server: Server, database: str) -> str:
 
 @pytest.fixture(scope="session")
 def template_database(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The name of a database that `relay migrate` has migrated, to be cloned."""
+    """The name of a database that `relay migrate` has migrated, to be cloned.
+
+    A process that runs tests of two folders has two of them, each with a name of its own.
+    """
+    template = f"relay_system_{os.getpid()}_{next(_numbers)}"
 
     async def create() -> None:
         await database_server.run(
             f"do $$ begin create role {ROLE} login password '{PASSWORD}';"
             " exception when duplicate_object then null; end $$"
         )
-        # what is left of a first try that was cut off by its time
-        await database_server.run(f"drop database if exists {_TEMPLATE} with (force)")
-        await database_server.run(f"create database {_TEMPLATE} owner {ROLE}")
+        await database_server.run(f"create database {template} owner {ROLE}")
 
     asyncio.run(create())
-    migration = Installation(tmp_path_factory.mktemp("migration"), owners_dsn(database_server, _TEMPLATE))
+    migration = Installation(tmp_path_factory.mktemp("migration"), owners_dsn(database_server, template))
     done = migration.run("migrate")
     assert done.returncode == 0, done.stderr
-    yield _TEMPLATE
-    asyncio.run(database_server.drop(_TEMPLATE))
+    yield template
+    asyncio.run(database_server.drop(template))
 
 
 @contextmanager
