@@ -149,7 +149,7 @@ async def source_of_last_event(site: Site) -> str:
 # -- what a handshake refuses -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+each_that_is_none_for_a_client_now = pytest.mark.parametrize(
     "make",
     [
         lambda authority: authority.issue(NAME, begins=-LONG, ends=-dt.timedelta(minutes=1)),
@@ -158,6 +158,9 @@ async def source_of_last_event(site: Site) -> str:
     ],
     ids=["expired", "not yet valid", "for servers only"],
 )
+
+
+@each_that_is_none_for_a_client_now
 async def test_a_certificate_that_is_none_for_a_client_now_gets_no_connection(
     site: Site, make: Callable[[ClientAuthority], ClientCertificate]
 ) -> None:
@@ -574,15 +577,7 @@ async def test_a_header_of_a_hundred_kilobytes_is_refused(database_dsn: str, tmp
         assert verdict(reply) == (400, "malformed")
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda authority: authority.issue(NAME, begins=-LONG, ends=-dt.timedelta(minutes=1)),
-        lambda authority: authority.issue(NAME, begins=dt.timedelta(hours=1), ends=LONG),
-        lambda authority: authority.issue(NAME, usages=FOR_SERVERS),
-    ],
-    ids=["expired", "not yet valid", "for servers only"],
-)
+@each_that_is_none_for_a_client_now
 async def test_a_certificate_that_a_proxy_hands_on_has_to_be_one_for_a_client_now(
     database_dsn: str, tmp_path: Path, make: Callable[[ClientAuthority], ClientCertificate]
 ) -> None:

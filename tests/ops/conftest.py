@@ -15,9 +15,25 @@ from tests.support.installation import UNLIMITED, Installation, Service, add_end
 from tests.support.programs import Programs
 from tests.support.prometheus import Prometheus, targets_of
 from tests.support.receiver import Receiver
-from tests.system.conftest import database_owner_dsn, ended, fresh_database, installation, programs, template_database
+from tests.system.conftest import (
+    database_owner_dsn,
+    ended,
+    fresh_database,
+    installation,
+    on_that_server,
+    programs,
+    server,
+    template_database,
+)
 
-__all__ = ["database_owner_dsn", "installation", "programs", "template_database"]  # fixtures
+__all__ = [
+    "database_owner_dsn",
+    "installation",
+    "on_that_server",
+    "programs",
+    "server",
+    "template_database",
+]  # fixtures
 
 WITHIN = 60.0
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from relay.embedded import EmbeddedServer
 from tests.support.installation import Installation
-from tests.support.postgres import throwaway_server
 from tests.support.producer import Producer, numbered
 from tests.support.programs import Programs
 from tests.support.prometheus import Pace, Prometheus, targets_of
-from tests.system.conftest import ended
 
 WITHIN = 90.0
 QUICK = Pace(30, {"RelayLoopSilent": 12})
@@ -24,18 +21,6 @@ OFTEN = "reporter"
 """One that goes round every five seconds."""
 
 EVENTS = 500
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddedServer]:
-    """A server of this test alone."""
-    with throwaway_server({}) as running:
-        yield running
-
-
-@pytest.fixture
-def on_that_server(server: EmbeddedServer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Installation]:
-    yield from ended(Installation(tmp_path, server.dsn), request)
 
 
 async def test_a_dispatcher_that_dies_pages_until_it_is_back(

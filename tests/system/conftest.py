@@ -16,11 +16,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+from relay.embedded import EmbeddedServer
 from tests.support.cluster import Cluster
 from tests.support.database import Server
 from tests.support.github_payloads import Payload, read_payloads
 from tests.support.installation import Installation, Service
 from tests.support.npm import kept_folder
+from tests.support.postgres import throwaway_server
 from tests.support.programs import Programs, find_programs
 from tests.support.receiver import Receiver
 from tests.support.vendors import Vendors
@@ -105,6 +107,19 @@ def patient(installation: Installation) -> Installation:
     """The test's installation, before anything runs of it, for claims about how often something arrives."""
     installation.environment |= PATIENT
     return installation
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedServer]:
+    """A server of this test alone, that syncs its writes as the product's does."""
+    with throwaway_server({}) as running:
+        yield running
+
+
+@pytest.fixture
+def on_that_server(server: EmbeddedServer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Installation]:
+    """An installation on that server."""
+    yield from ended(Installation(tmp_path, server.dsn), request)
 
 
 @pytest.fixture

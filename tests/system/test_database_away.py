@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from relay.embedded import EmbeddedServer
 from tests.support.installation import Installation, add_endpoint, api, eventually, kill
-from tests.support.postgres import throwaway_server
 from tests.support.producer import Producer, numbered
 from tests.support.receiver import Receiver
-from tests.system.conftest import ended
 
 EVENTS = 2_000
 DEADLINE = 90.0
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddedServer]:
-    """A server of this test alone, that syncs its writes as the product's does."""
-    with throwaway_server({}) as running:
-        yield running
-
-
-@pytest.fixture
-def on_that_server(server: EmbeddedServer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Installation]:
-    yield from ended(Installation(tmp_path, server.dsn), request)
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "crashed"])

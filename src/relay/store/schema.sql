@@ -491,7 +491,7 @@ begin
         order by d.day);
     if missing && fallen then
         perform refuse_if_held(array[parent::regclass, (parent || '_default')::regclass]);
-        perform lock_alone(array[parent::regclass]);
+        perform lock_alone(array[parent::regclass, (parent || '_default')::regclass]);
     elsif missing <> '{}' then
         perform refuse_if_held(array[(parent || '_default')::regclass]);
     end if;

@@ -59,10 +59,32 @@ begin
     end if;
 end $$;
 
+-- Have tables to oneself, all of them or none, parents first. Whoever waits for that has everybody wait behind him, so no
+-- wait is longer than 50 ms; it is tried for five seconds or so, with room for others in between.
+create function lock_alone(p_tables regclass[]) returns void language plpgsql set lock_timeout = '50ms' as $$
+declare
+    wanted regclass;
+begin
+    for try in 1 .. 40 loop
+        begin
+            foreach wanted in array p_tables loop
+                execute format('lock table only %s in access exclusive mode', wanted);
+            end loop;
+            return;
+        exception when lock_not_available then
+            if try = 40 then
+                raise;
+            end if;
+        end;
+        perform pg_sleep(0.05 + 0.1 * random());
+    end loop;
+end $$;
+
 -- Make the day partitions of a table from yesterday to so many days ahead, and those of days (a hundred at a time) of
 -- which rows lie in the default partition, so that these move out of it. A partition is made apart and then attached,
 -- since CREATE TABLE … PARTITION OF would lock the parent against everyone. The default partition is locked (attaching
--- does that anyway) before its rows are moved. Callers take turns.
+-- does that anyway) before its rows are moved, and the parent too where there are some: who plans a statement just then may
+-- have listed the partitions before and look at them after, and would find such a row in neither. Callers take turns.
 create or replace function ensure_day_partitions(parent text, days_ahead integer) returns integer
 language plpgsql set timezone = 'UTC' as $$
 declare
@@ -73,6 +95,7 @@ declare
     key_column text := case parent when 'journal' then 'day' else 'at' end;
     fallen date[];
     missing date[];
+    late boolean;
 begin
     perform pg_advisory_xact_lock(hashtext('ensure_day_partitions'), hashtext(parent));
     execute format('select array(select distinct %I::date as day from %I order by day limit 100)',
@@ -84,7 +107,10 @@ begin
             select from partitions_of(parent) p
             where not p.is_default and coalesce(p.from_at < d.day + 1, true) and coalesce(p.below_at > d.day, true))
         order by d.day);
-    if missing <> '{}' then
+    if missing && fallen then
+        perform refuse_if_held(array[parent::regclass, (parent || '_default')::regclass]);
+        perform lock_alone(array[parent::regclass, (parent || '_default')::regclass]);
+    elsif missing <> '{}' then
         perform refuse_if_held(array[(parent || '_default')::regclass]);
     end if;
     foreach day in array missing loop
@@ -93,7 +119,12 @@ begin
             child := child || '_again';  -- somebody keeps a table of that name
         end loop;
         execute format('create table %I (like %I including all)', child, parent);
-        execute format('lock table %I in access exclusive mode', parent || '_default');
+        perform lock_alone(array[(parent || '_default')::regclass]);
+        execute format('select exists (select from %1$I where %2$I >= %3$L and %2$I < %4$L)',
+                       parent || '_default', key_column, day, day + 1) into late;
+        if late and day <> all (fallen) then
+            raise exception using errcode = 'lock_not_available', message = format('rows of %s have just come', day);
+        end if;
         execute format(
             'with fallen as (delete from %1$I where %2$I >= %3$L and %2$I < %4$L returning *)'
             ' insert into %5$I select * from fallen',
@@ -120,7 +151,7 @@ begin
         return null;
     end if;
     perform refuse_if_held(array[p_parent::regclass, oldest.child]);
-    execute format('lock table only %I in access exclusive mode', p_parent);
+    perform lock_alone(array[p_parent::regclass, oldest.child]);
     execute format('drop table %s', oldest.child);
     return (oldest.from_at at time zone 'UTC')::date;
 end $$;
@@ -249,13 +280,12 @@ begin
 
     if staying = '{}' then
         perform refuse_if_held(array['journal'::regclass, old]);
-        lock table only journal in access exclusive mode;
-        execute format('lock table %s in access exclusive mode', old);
+        perform lock_alone(array['journal'::regclass, old]);
     else
         create temporary table staying_events on commit drop as
             select j.* from unnest(staying) as s (id) join journal j on j.day = p_day and j.receipt_id = s.id;
         perform refuse_if_held(array[old]);
-        execute format('lock table %s in access exclusive mode', old);
+        perform lock_alone(array[old]);
     end if;
     if exists (select from owed_between(p_first, p_last, most + 1) o where o.id <> all (staying)) then
         raise exception using errcode = 'lock_not_available', message = format('something of %s is owed again', old);
