@@ -55,13 +55,15 @@ async def snapshot(dsn: str) -> AsyncIterator[None]:
         await connection.close()
 
 
-async def rates(sink: Child, seconds: float, title: str) -> list[float]:
-    """Deliveries per second, sample by sample."""
+async def rates(sink: Child, events: int, seconds: float, title: str) -> list[float]:
+    """Deliveries per second, sample by sample. Raises `RuntimeError` once all events have arrived."""
     seen = [(time.monotonic(), sink.ask()["requests"])]
     while seen[-1][0] < seen[0][0] + seconds:
         await asyncio.sleep(SAMPLE_SECONDS)
         seen.append((time.monotonic(), sink.ask()["requests"]))
         (before, had), (now, has) = seen[-2:]
+        if has >= events:
+            raise RuntimeError("the backlog came to its end before the measurement did: give it more --events")
         say(f"{title:>20} {(has - had) / (now - before):8,.0f} deliveries/s")
     return [(has - had) / (now - before) for (before, had), (now, has) in pairwise(seen)]
 
@@ -72,10 +74,10 @@ async def measure(plan: Plan, ground: Installation) -> bool:
         await ground.fill(sink_url(sink), Shape(plan.events, plan.endpoints, 300))
         with ground.dispatcher(2):
             await asyncio.sleep(WARM_UP_SECONDS)
-            before = await rates(sink, plan.usual_seconds, "before")
+            before = await rates(sink, plan.events, plan.usual_seconds, "before")
             async with snapshot(ground.dsn):
-                pinned = await rates(sink, plan.pinned_seconds, "with an old snapshot")
-            after = await rates(sink, plan.usual_seconds, "after")
+                pinned = await rates(sink, plan.events, plan.pinned_seconds, "with an old snapshot")
+            after = await rates(sink, plan.events, plan.usual_seconds, "after")
     usual = [mean(before), mean(after)]
     last = pinned[-max(len(pinned) // 3, 1) :]
     say(
@@ -95,14 +97,18 @@ def mean(values: list[float]) -> float:
 def main() -> int:
     """Measure; exit code 1 if too little is left."""
     parser = argparse.ArgumentParser(prog="python -m tests.loadtest.horizon")
-    parser.add_argument("--events", type=int, default=1_500_000)
+    parser.add_argument("--events", type=int, default=2_500_000)
     parser.add_argument("--endpoints", type=int, default=10)
-    parser.add_argument("--usual-seconds", type=float, default=50.0)
-    parser.add_argument("--pinned-seconds", type=float, default=150.0)
+    parser.add_argument("--usual-seconds", type=float, default=30.0)
+    parser.add_argument("--pinned-seconds", type=float, default=130.0)
     asked = parser.parse_args()
     plan = Plan(asked.events, asked.endpoints, asked.usual_seconds, asked.pinned_seconds)
-    with installation(say) as ground:
-        return 0 if asyncio.run(measure(plan, ground)) else 1
+    try:
+        with installation(say) as ground:
+            return 0 if asyncio.run(measure(plan, ground)) else 1
+    except RuntimeError as fault:
+        say(str(fault))
+        return 1
 
 
 if __name__ == "__main__":
