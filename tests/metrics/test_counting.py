@@ -84,6 +84,8 @@ def _name(value: object) -> str:
          {"dlq_inflow_total{consumer=billing,reason=refused}": 1}),
         (DISPATCHER, t.ReceiptsClosed(ReceiptOutcome.EXPIRED, 1), {"receipts_closed_total{outcome=expired}": 1}),
         (DISPATCHER, t.BrokerModeChanged(active=True, reason=""), {"relay_broker_mode": 1}),
+        (DISPATCHER, t.BrokerEmptied(), {"relay_broker_emptied_total": 1}),
+        (DISPATCHER, t.BrokerEntriesDropped(3), {"relay_broker_entries_dropped_total": 3}),
         (DISPATCHER, h.DaysDropped(h.DayTable.JOURNAL, 2), {"relay_partitions_dropped_total{table=journal}": 2}),
         (DISPATCHER, h.EventsPruned("2026-11-30", 7, 1), {"relay_events_pruned_total": 7}),
         (DISPATCHER, t.LoopHeldUp(t.Loop.PRUNER, "busy", 60.0), {"relay_loop_held_up_total{loop=pruner}": 1}),

@@ -38,6 +38,8 @@ DISPATCHER = {
     "relay_loop_held_up_total{loop}",
     "relay_loop_last_success_timestamp_seconds{loop}",
     "relay_broker_mode",
+    "relay_broker_emptied_total",
+    "relay_broker_entries_dropped_total",
     "relay_unaccounted_deliveries",
     "dlq_depth{consumer}",
     "receipts_open_age_seconds{stat}",

@@ -325,6 +325,19 @@ class BrokerModeChanged:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerEmptied:
+    """The broker had lost what it held, by a restart, a flush, an eviction or a failover, and was set up anew. What it
+    held is announced again."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEntriesDropped:
+    """So many entries of the broker's stream were removed unread: Relay did not write them, or they were torn."""
+
+    count: int
+
+
 # Loops and processes.
 
 
@@ -443,6 +456,8 @@ Happening = (
     | QueueMeasured
     | ReportingEnded
     | BrokerModeChanged
+    | BrokerEmptied
+    | BrokerEntriesDropped
     | DaysDropped
     | EventsPruned
     | LoopStarted

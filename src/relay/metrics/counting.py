@@ -104,6 +104,8 @@ class Counting:
             t.SpansDropped: (self._unsent, frozenset({names.SPANS_DROPPED})),
             t.LogLinesDropped: (self._unwritten, frozenset({names.LOG_LINES_DROPPED})),
             t.BrokerModeChanged: (self._switched, frozenset({names.BROKER_MODE})),
+            t.BrokerEmptied: (self._emptied, frozenset({names.BROKER_EMPTIED})),
+            t.BrokerEntriesDropped: (self._alien, frozenset({names.BROKER_ENTRIES_DROPPED})),
             h.DaysDropped: (self._dropped, frozenset({names.DAYS_DROPPED})),
             h.EventsPruned: (self._pruned, frozenset({names.EVENTS_PRUNED})),
             t.LoopHeldUp: (self._held_up, frozenset({names.LOOP_HELD_UP})),
@@ -250,6 +252,12 @@ class Counting:
 
     def _switched(self, happening: t.BrokerModeChanged) -> None:
         self._put(names.BROKER_MODE, happening.active)
+
+    def _emptied(self, _happening: t.BrokerEmptied) -> None:
+        self._add(names.BROKER_EMPTIED, 1)
+
+    def _alien(self, happening: t.BrokerEntriesDropped) -> None:
+        self._add(names.BROKER_ENTRIES_DROPPED, happening.count)
 
     def _dropped(self, happening: h.DaysDropped) -> None:
         self._add(names.DAYS_DROPPED, happening.count, (happening.table,))

@@ -90,6 +90,8 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     h.QueueMeasured: DEBUG,
     h.ReportingEnded: INFO,
     t.BrokerModeChanged: _of_broker,
+    t.BrokerEmptied: WARNING,
+    t.BrokerEntriesDropped: WARNING,
     h.DaysDropped: INFO,
     h.EventsPruned: INFO,
     t.LoopStarted: DEBUG,

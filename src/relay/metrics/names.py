@@ -240,6 +240,12 @@ CLOCK_SKEW = _gauge(
 BROKER_MODE = _gauge(
     "relay_broker_mode", _DISPATCHER, Merge.LATEST, "1 while deliveries come through the broker, 0 while polling"
 )
+BROKER_EMPTIED = _counter(
+    "relay_broker_emptied_total", _DISPATCHER, "Times that the broker had lost what it held, as this process found it"
+)
+BROKER_ENTRIES_DROPPED = _counter(
+    "relay_broker_entries_dropped_total", _DISPATCHER, "Entries of the broker's stream that Relay could not read"
+)
 UNACCOUNTED = _report("relay_unaccounted_deliveries", "Deliveries that the last verification could not account for")
 DLQ_DEPTH = _report("dlq_depth", "Dead letters that wait for a person", *_per_consumer())
 DLQ_INFLOW = Metric(
@@ -302,6 +308,8 @@ TABLE: tuple[Metric, ...] = (
     LOOP_HELD_UP,
     LOOP_SUCCESS,
     BROKER_MODE,
+    BROKER_EMPTIED,
+    BROKER_ENTRIES_DROPPED,
     UNACCOUNTED,
     DLQ_DEPTH,
     DLQ_INFLOW,
