@@ -5,6 +5,19 @@ is done meanwhile without a broker is the dispatcher's. Invariant: ids of rows t
 the wire and nothing else, so whatever the broker holds may be lost at any moment.
 """
 
+from relay.broker.address import Address, AddressRefused, read_address
 from relay.broker.broker import LONGEST_WAIT_SECONDS, MESSAGE_DELIVERIES, Broker, BrokerUnavailable, Message, Standing
+from relay.broker.redis_streams import RedisStreams
 
-__all__ = ["LONGEST_WAIT_SECONDS", "MESSAGE_DELIVERIES", "Broker", "BrokerUnavailable", "Message", "Standing"]
+__all__ = [
+    "LONGEST_WAIT_SECONDS",
+    "MESSAGE_DELIVERIES",
+    "Address",
+    "AddressRefused",
+    "Broker",
+    "BrokerUnavailable",
+    "Message",
+    "RedisStreams",
+    "Standing",
+    "read_address",
+]

@@ -1,0 +1,179 @@
+"""Where the broker is: its url, read once into what the client library wants.
+
+Owns the forms of the url, which are those of redis-py and one more for Sentinel:
+
+    redis://[user[:password]@]host[:6379][/db]
+    rediss://…                                          with TLS, whose authorities and certificates are options
+    redis+sentinel://[user[:password]@]host[:26379][,host[:port]…]/service[/db]
+    rediss+sentinel://…                                 with TLS, to the Sentinels as well
+
+What is special in a user or a password is percent-encoded. The user and the password are the server's; Sentinels that
+want one of their own have it as options. An option that Relay does not know is refused, since a misspelled one would
+otherwise be no more than a wish. Invariant: `shown` holds no credential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from relay.broker.broker import LONGEST_WAIT_SECONDS
+
+STREAM = "relay.deliveries"
+"""The key of the stream unless the url has another one: two installations on one server have one each."""
+
+SERVER_PORT, SENTINEL_PORT = 6379, 26379
+_SCHEMES = {
+    "redis": (False, False),
+    "rediss": (True, False),
+    "redis+sentinel": (False, True),
+    "rediss+sentinel": (True, True),
+}
+
+
+class AddressRefused(ValueError):
+    """The url is none that Relay can use; the text says why, without any credential."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the broker is. `service` is the name under which Sentinels know the primary; `hosts` are theirs then.
+
+    `socket_timeout` is None where the url leaves it to Relay, else more than `LONGEST_WAIT_SECONDS`.
+    """
+
+    shown: str
+    hosts: tuple[tuple[str, int], ...]
+    database: int = 0
+    service: str | None = None
+    username: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    sentinel_username: str | None = field(default=None, repr=False)
+    sentinel_password: str | None = field(default=None, repr=False)
+    tls: Mapping[str, str | bool] | None = field(default=None, repr=False)
+    socket_timeout: float | None = None
+    stream: str = STREAM
+
+
+def read_address(url: str) -> Address:
+    """Read a broker's url. Raises `AddressRefused`."""
+    scheme, mark, _ = url.partition("://")
+    if not mark or scheme not in _SCHEMES:
+        raise AddressRefused(f"the broker's url must begin with one of {', '.join(f'{each}://' for each in _SCHEMES)}")
+    encrypted, watched = _SCHEMES[scheme]
+    parts = urlsplit(url)
+    credential, _, places = parts.netloc.rpartition("@")
+    username, colon, password = credential.partition(":")
+    hosts = _hosts(places, SENTINEL_PORT if watched else SERVER_PORT)
+    service, database = _path(parts.path, watched=watched)
+    options = _options(parts.query)
+    if len(hosts) > 1 and not watched:
+        raise AddressRefused("the broker's url may name several hosts only if they are Sentinels (redis+sentinel://)")
+    tls = {name: options.pop(name) for name in _TLS if name in options}
+    if tls and not encrypted:
+        raise AddressRefused(f"{min(tls)} in the broker's url needs TLS: rediss:// or rediss+sentinel://")
+    if not watched and not options.keys().isdisjoint(_OF_SENTINELS):
+        raise AddressRefused("sentinel_username and sentinel_password are for urls of Sentinels (redis+sentinel://)")
+    return Address(
+        shown=f"{scheme}://{places}{parts.path}",
+        hosts=hosts,
+        database=database,
+        service=service,
+        username=unquote(username) or None,
+        password=unquote(password) if colon else None,
+        tls=tls if encrypted else None,
+        **options,
+    )
+
+
+def _hosts(places: str, port: int) -> tuple[tuple[str, int], ...]:
+    found = []
+    for place in places.split(","):
+        try:
+            host, own = urlsplit(f"//{place}").hostname, urlsplit(f"//{place}").port
+        except ValueError:
+            raise AddressRefused(f"{place!r} in the broker's url is no host with a port") from None
+        if not host:
+            raise AddressRefused("the broker's url names no host")
+        found.append((unquote(host), port if own is None else own))
+    return tuple(found)
+
+
+def _path(path: str, *, watched: bool) -> tuple[str | None, int]:
+    names = [unquote(name) for name in path.strip("/").split("/") if name]
+    service = None
+    if watched:
+        if not names:
+            raise AddressRefused("a Sentinel url ends in the name of the primary: redis+sentinel://host:26379/mymaster")
+        service = names.pop(0)
+    if len(names) > 1 or not all(name.isascii() and name.isdecimal() for name in names):
+        raise AddressRefused(f"{path!r} in the broker's url is not the number of a database")
+    return service, int(names[0]) if names else 0
+
+
+def _file(text: str) -> str:
+    if not Path(text).exists():
+        raise AddressRefused(f"{text!r}, which the broker's url names, does not exist")
+    return text
+
+
+def _yes_or_no(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError
+    return text.lower() == "true"
+
+
+def _requirement(text: str) -> str:
+    if text not in {"required", "none"}:
+        raise ValueError
+    return text
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not LONGEST_WAIT_SECONDS < seconds < 3600:
+        raise AddressRefused(
+            f"socket_timeout={text} in the broker's url must be more than {LONGEST_WAIT_SECONDS:g} s, for which a read"
+            " waits while there is nothing to do; leave it out"
+        )
+    return seconds
+
+
+def _words(text: str) -> str:
+    if not text:
+        raise ValueError
+    return text
+
+
+_TLS: dict[str, Callable[[str], str | bool]] = {
+    "ssl_ca_certs": _file,
+    "ssl_ca_path": _file,
+    "ssl_certfile": _file,
+    "ssl_keyfile": _file,
+    "ssl_check_hostname": _yes_or_no,
+    "ssl_cert_reqs": _requirement,
+}
+_OF_SENTINELS = {"sentinel_username", "sentinel_password"}
+_OPTIONS: dict[str, Callable[[str], str | bool | float]] = {
+    **_TLS,
+    **dict.fromkeys(_OF_SENTINELS, _words),
+    "socket_timeout": _seconds,
+    "stream": _words,
+}
+
+
+def _options(query: str) -> dict[str, Any]:
+    read = {}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        if name not in _OPTIONS:
+            raise AddressRefused(f"{name!r} is no option of the broker's url; there are {', '.join(sorted(_OPTIONS))}")
+        try:
+            read[name] = _OPTIONS[name](text)
+        except AddressRefused:
+            raise
+        except ValueError:
+            raise AddressRefused(f"the broker's url has no valid value for {name}") from None
+    return read

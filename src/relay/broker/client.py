@@ -1,0 +1,122 @@
+"""redis-py, set up so that nothing in it waits, retries or decodes by a default.
+
+Owns how connections are made: to one server or to the primary that Sentinels name, with TLS where the url says so.
+Every connection asks for the server's version first. Invariant: the socket's timeout is longer than the longest read; a
+default of a library that is shorter would make a fault of every idle read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from redis.asyncio import Connection, ConnectionPool, Redis, Sentinel, SSLConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.utils import str_if_bytes
+
+from relay.broker.address import Address
+from relay.broker.broker import LONGEST_WAIT_SECONDS
+from relay.broker.faults import OLDEST_VERSION, TooOld
+
+ANSWER_SECONDS = 3.0
+"""Within which a server answers what it need not wait for, a new connection included."""
+
+CONNECT_SECONDS = 2.0
+SENTINEL_SECONDS = 1.0
+"""Within which a Sentinel is reached, and answers. Several are asked one after the other."""
+
+SOCKET_SECONDS = LONGEST_WAIT_SECONDS + 2 * ANSWER_SECONDS
+"""A backstop behind the bounds of every call, for all that is not one."""
+
+MOST_CONNECTIONS = 32
+
+
+def answer_seconds(address: Address) -> float:
+    """Within which the broker at this address answers, all its Sentinels asked."""
+    return ANSWER_SECONDS + (2 * SENTINEL_SECONDS * len(address.hosts) if address.service else 0.0)
+
+
+class Client:
+    """The library's client, with what belongs to it."""
+
+    def __init__(self, address: Address) -> None:
+        """Connects to nothing yet."""
+        self._sentinel: Sentinel | None = None
+        settings = {
+            **_plain(address.socket_timeout or SOCKET_SECONDS, CONNECT_SECONDS),
+            "db": address.database,
+            "username": address.username,
+            "password": address.password,
+            "redis_connect_func": _greet,
+            "max_connections": MOST_CONNECTIONS,
+        }
+        tls: dict[str, Any] = dict(address.tls or {})
+        if address.service is None:
+            ((host, port),) = address.hosts
+            kind = Connection if address.tls is None else SSLConnection
+            pool = ConnectionPool(connection_class=kind, host=host, port=port, **settings, **tls)
+            self._redis = Redis(connection_pool=pool)
+        else:
+            own = {
+                **_plain(SENTINEL_SECONDS, SENTINEL_SECONDS),
+                "username": address.sentinel_username,
+                "password": address.sentinel_password,
+            }
+            tls |= {} if address.tls is None else {"ssl": True}
+            watchers: Any = Sentinel  # the library does not type its arguments
+            self._sentinel = watchers(list(address.hosts), sentinel_kwargs={**own, **tls})
+            self._redis = self._sentinel.master_for(address.service, **settings, **tls)
+        # what the library would make of answers differs by its version and the protocol's; they are read in `entries`
+        self._redis.response_callbacks.clear()
+
+    async def ask(self, *command: bytes | int | str) -> Any:  # noqa: ANN401 - it is the command that knows
+        """What the server answers to a command, as it stands on the wire (RESP 2). Raises what redis-py raises."""
+        ask: Any = self._redis.execute_command  # the library does not type it
+        return await ask(*command)
+
+    async def ask_all(self, commands: Iterable[Sequence[bytes | int | str]]) -> list[Any]:
+        """The answers to several commands in one round trip. The first refusal is raised as the server gave it: the
+        library would add the command, with its arguments."""
+        pipeline: Any = self._redis.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        answers: list[Any] = await pipeline.execute(raise_on_error=False)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    async def forget_idle(self) -> None:
+        """Close the connections that nobody uses, since one that failed tells about them all."""
+        await self._redis.connection_pool.disconnect(inuse_connections=False)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._redis.connection_pool.disconnect()
+        if self._sentinel is not None:
+            await self._sentinel.aclose()
+
+
+def _plain(seconds: float, to_connect: float) -> dict[str, Any]:
+    """No retries: a call that failed is its caller's to repeat, who meanwhile polls. The protocol is the one that every
+    server since 7.0 answers alike."""
+    return {
+        "socket_timeout": seconds,
+        "socket_connect_timeout": to_connect,
+        "socket_keepalive": True,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+        "driver_info": None,
+    }
+
+
+async def _greet(connection: Connection) -> None:
+    """Log in, and be sure that the server is new enough. Raises `TooOld`."""
+    await connection.on_connect()
+    await connection.send_command("INFO", "server", check_health=False)
+    facts = dict(line.partition(":")[::2] for line in str_if_bytes(await connection.read_response()).splitlines())
+    version = facts.get("redis_version", "")
+    major = version.partition(".")[0]
+    if major.isdecimal() and int(major) < OLDEST_VERSION:
+        raise TooOld(f"is Redis {version}, and Relay needs Redis {OLDEST_VERSION}.0 or newer, or Valkey")
