@@ -102,7 +102,7 @@ async def blocks_of_a_claim(session: asyncpg.Connection, *, narrow: bool) -> int
     async with session.transaction():
         answer = await session.fetchval(
             f"explain (analyze, buffers, format json) {statements.text('claim_due')}",
-            FIRST_LANE, 300, new_id(), 60.0, [], [], [], UNBOUNDED, UNBOUNDED, [], True, 10.0, 5.0, narrow,
+            FIRST_LANE, 300, new_id(), 60.0, [], [], [], UNBOUNDED, UNBOUNDED, [], True, 10.0, 5.0, narrow, None,
         )  # fmt: skip # the arguments of one call
         top = json.loads(answer)[0]["Plan"]
         assert top["Actual Rows"] == 300

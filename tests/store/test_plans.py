@@ -307,7 +307,7 @@ async def test_a_claim_touches_few_rows_however_many_a_closed_lane_holds(watched
         await connection.execute("select pg_stat_force_next_flush()")
         answer = await connection.fetchval(
             f"explain (analyze, buffers, format json) {statements.text('claim_due')}",
-            near_the_end, 300, new_id(), 60.0, [], [], [], UNBOUNDED, UNBOUNDED, [], True, 10.0, 5.0, False,
+            near_the_end, 300, new_id(), 60.0, [], [], [], UNBOUNDED, UNBOUNDED, [], True, 10.0, 5.0, False, None,
         )  # fmt: skip # the arguments of one call
     top = json.loads(answer)[0]["Plan"]
     # around the end it comes to lanes from which other tests have claimed

@@ -220,10 +220,16 @@ class World:
         batch: int = 100,
         lease: float = 60.0,
         busy: Mapping[UUID, int] | None = None,
+        announced: Sequence[UUID] | None = None,
     ) -> Claim:
         """One claim under a token of its own."""
         return await self.queue.claim_due(
-            after=after, batch=batch, token=new_id(), lease_seconds=lease, allowance=allowed(busy or {})
+            after=after,
+            batch=batch,
+            token=new_id(),
+            lease_seconds=lease,
+            allowance=allowed(busy or {}),
+            announced=announced,
         )
 
     async def claim_one(self, *, lease: float = 60.0) -> ClaimedDelivery:

@@ -59,7 +59,8 @@ class Claim:
     once; `deferrals` counts the waits that this claim put on record. `doubtful` are endpoints that did not answer last
     time, or not for long. `written_by` are the transactions that made the deliveries owed, the last 32 bits of numbers
     below `before_xid` of this `numbering`; None where the event itself is gone. `event_ages` are the seconds since the
-    events' appends, one for each.
+    events' appends, one for each. `left_over` are those of the deliveries asked for that may be asked for again, each
+    with its endpoint.
     """
 
     deliveries: tuple[ClaimedDelivery, ...]
@@ -73,6 +74,7 @@ class Claim:
     event_ages: tuple[float, ...] = ()
     before_xid: int = 0
     numbering: Numbering = UNNUMBERED
+    left_over: Mapping[UUID, UUID] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +150,16 @@ class Queue:
         lease_seconds: float,
         allowance: Allowance = EVERYTHING,
         narrow: bool = False,
+        announced: Sequence[UUID] | None = None,
     ) -> Claim:
         """Lease at most `batch` (at least 1) due deliveries, lanes in rotation after `after` and around the end.
 
         What a lane gives is bounded by its gates, and by what this process may take of it. A `narrow` claim passes over
         no row that was taken before, so it costs the same where those cannot be cleaned away; it may miss what came
         into the queue late, and sees fewer lanes where many endpoints have nothing to get.
+
+        Of the deliveries that are `announced`, if any list of them is given, no other is claimed: whichever of them is
+        due, as far as its lane gives anything now.
         """
         async with self._claims.connection() as connection:
             session = connection.get_server_pid()
@@ -173,6 +179,7 @@ class Queue:
                 self._gates.timeout_seconds,
                 PROBE_GRACE_SECONDS,
                 narrow,
+                announced,
             )
         first = rows[0]
         seen = Claim(
@@ -185,6 +192,7 @@ class Queue:
             ),
             doubtful=frozenset(first["doubtful_lanes"] or ()),
             deferrals=first["deferrals"],
+            left_over=dict(zip(first["left_over"] or (), first["left_lanes"] or (), strict=True)),
         )
         if first["id"] is None:
             return seen

@@ -4,8 +4,8 @@
 -- parameters: after_endpoint uuid, batch integer, token uuid, lease_seconds double precision, lanes uuid[],
 --             busy integer[], windows integer[], window of the other lanes integer, doubtful integer,
 --             stuck lanes uuid[], breaker boolean, timeout_seconds double precision,
---             probe_grace_seconds double precision, narrow boolean
--- index: deliveries_pending
+--             probe_grace_seconds double precision, narrow boolean, announced uuid[]
+-- index: deliveries_pending, deliveries_pkey
 -- Rotates: visits the lanes behind the given endpoint and then, around the end, those up to it, at most 64 open and
 -- 512 in all; takes from each its share of the batch in due order, and leases the rows under the token. A closed lane
 -- is passed over, not claimed and put back. Always answers at least one row: `last_endpoint` is where the next claim
@@ -27,9 +27,23 @@
 -- A `narrow` claim visits every endpoint in turn, whether something of it is pending or not, and looks in its lane only
 -- from `looked_from` on: it passes over nothing that was taken before, and may miss what came late.
 --
+-- With `announced` (null: everything) only these deliveries are claimed, as far as their lanes give anything: lanes and
+-- gates are as ever, but nothing else is looked at, and there is no rotation. `left_over` are those of them that are
+-- still due and may be asked for again shortly, since their lane is only full, short of tokens, or in other hands, each
+-- with its endpoint; whoever else was not given is not there to be claimed, or waits behind a gate that stays closed.
+--
 -- `written_by` is the transaction that made the delivery owed, its last 32 bits, in the numbers of the server's
 -- `timeline`, all of them before `before_xid`; `event_age` are the seconds since its event's append.
-with recursive lane as (
+with recursive announced as materialized (
+    -- one by one by their keys, whatever the plan takes their number for
+    select d.id, d.endpoint_id, d.due_at
+    from unnest($15::uuid[]) as a (id)
+    cross join lateral (
+        select d0.id, d0.endpoint_id, d0.due_at from deliveries d0
+        where d0.id = a.id and d0.status = 'pending' and d0.due_at <= now()
+        offset 0
+    ) d
+), lane as (
     select $1::uuid as endpoint_id, false as around, false as open, false as marked, null::text as gate, 0 as room,
            false as doubtful, 0 as visits, 0 as opens, 0 as doubts
     union all
@@ -39,7 +53,7 @@ with recursive lane as (
     from lane l
     cross join lateral (
         (select d.endpoint_id, d.due_at, l.around from deliveries d
-         where d.status = 'pending' and d.endpoint_id > l.endpoint_id and not $14
+         where d.status = 'pending' and d.endpoint_id > l.endpoint_id and not $14 and $15::uuid[] is null
            and d.endpoint_id <= case when l.around then $1::uuid else 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid end
          order by d.endpoint_id, d.due_at limit 1)
         union all
@@ -49,8 +63,12 @@ with recursive lane as (
          order by s.endpoint_id limit 1)
         union all
         (select d.endpoint_id, d.due_at, true from deliveries d
-         where d.status = 'pending' and not l.around and d.endpoint_id <= $1::uuid and not $14
+         where d.status = 'pending' and not l.around and d.endpoint_id <= $1::uuid and not $14 and $15::uuid[] is null
          order by d.endpoint_id, d.due_at limit 1)
+        union all
+        (select a.endpoint_id, a.due_at, l.around from announced a
+         where a.endpoint_id > l.endpoint_id and $15::uuid[] is not null
+         order by a.endpoint_id limit 1)
         union all
         (select s.endpoint_id, first_due(s.endpoint_id, s.looked_from), true from endpoint_state s
          where not l.around and s.endpoint_id <= $1::uuid and $14
@@ -112,11 +130,21 @@ with recursive lane as (
     from scan s
     cross join locked g
     cross join lateral (
-        select p.id, p.due_at from deliveries p
-        where p.status = 'pending' and p.endpoint_id = g.endpoint_id and p.due_at <= now()
-          and p.due_at >= g.looked_from
-        order by p.due_at limit least(g.room, s.share)
-        for no key update skip locked
+        select q.id, q.due_at from (
+            select p.id, p.due_at from deliveries p
+            where p.status = 'pending' and p.endpoint_id = g.endpoint_id and p.due_at <= now()
+              and p.due_at >= g.looked_from
+            order by p.due_at limit least(g.room, s.share)
+            for no key update skip locked
+        ) q
+        where $15::uuid[] is null
+        union all
+        select q.id, q.due_at from (
+            select p.id, p.due_at from announced a join deliveries p on p.id = a.id
+            where a.endpoint_id = g.endpoint_id and p.status = 'pending' and p.due_at <= now()
+            order by a.due_at limit g.room
+            for no key update of p skip locked
+        ) q
     ) d
     where g.room > 0
     limit $2
@@ -148,7 +176,7 @@ with recursive lane as (
                            else s.probe_until end,
         full_at = case when t.rows is null then s.full_at when t.rows >= g.slots then now() end,
         -- a second less: what is appended is due since its transaction began
-        looked_from = case when t.rows > 0 then greatest(t.earliest - interval '1 second', g.looked_from)
+        looked_from = case when t.rows > 0 and $15::uuid[] is null then greatest(t.earliest - interval '1 second', g.looked_from)
                            else s.looked_from end,
         found_closed_at = case when g.marked then now() end,
         found_closed_reason = case when g.marked then g.gate end
@@ -186,6 +214,11 @@ with recursive lane as (
     select array_agg(e.name) as lanes, array_agg(p.found_closed_reason) as gates
     from paid p join endpoints e on e.id = p.endpoint_id
     where p.found_closed_reason is not null
+), left_over as (
+    select a.id, a.endpoint_id from announced a left join lane l on l.endpoint_id = a.endpoint_id and l.visits > 0
+    where (l.endpoint_id is null or l.open or l.gate in ('endpoint_concurrency', 'rate_limit'))
+      and a.id not in (select c.id from claimed c)
+    order by a.due_at
 )
 select coalesce((select f.endpoint_id from filled f), case when not s.ended then s.last_visited end) as last_endpoint,
        s.ended or s.around as came_around,
@@ -198,7 +231,9 @@ select coalesce((select f.endpoint_id from filled f), case when not s.ended then
        s.opens > (select count(*) from locked g where g.open) as contended,
        (select t.lanes from told t) as closed_lanes, (select t.gates from told t) as closed_gates,
        (select array_agg(g.endpoint_id) from locked g where g.doubtful and g.room > 0) as doubtful_lanes,
-       (select count(*) from deferred) as deferrals
+       (select count(*) from deferred) as deferrals,
+       (select array_agg(o.id) from left_over o) as left_over,
+       (select array_agg(o.endpoint_id) from left_over o) as left_lanes
 from scan s
 left join lateral (
     select * from claimed c0 offset 0
