@@ -171,7 +171,7 @@ class Health:
                 throw_away(connection)
                 raise
             if held:
-                await connection.fetchval(statements.text("release_reporting_lock"))
+                await connection.fetchval(statements.text("release_session_lock"))
 
     async def ensure_partitions(self, days_ahead: int) -> int:
         """Make the day partitions from yesterday to so many days ahead; answers how many were made.

@@ -51,7 +51,7 @@ where r.rolname = session_user and d.datname = current_database();
 -- A session lock: one dispatcher holds it and reports the queue.
 select pg_try_advisory_lock($1);
 
--- name: release_reporting_lock
+-- name: release_session_lock
 -- parameters:
 -- index:
 -- The one session lock that there is.
