@@ -133,3 +133,47 @@ def test_routing_finds_what_a_scan_over_all_rules_finds(drawn: bytes, event_type
     wanting = {r.endpoint_id for r in mine if any(says(p, event_type) for p in r.patterns)}
     firsts = {r.endpoint_id: r for r in reversed(mine) if r.endpoint_id in wanting}
     assert found == tuple(r for r in mine if firsts.get(r.endpoint_id) is r)
+
+
+def test_a_changed_rule_keeps_its_place_a_new_one_is_the_last_and_what_is_gone_is_left_out() -> None:
+    rules = RuleSet(1, (rule(3, "a"), rule(1, "a"), rule(2, "a")))
+
+    now = rules.changed(2, (rule(1, "a", "b"), rule(4, "*")), gone=[("acct_a", rule(3, "a").endpoint_id)])
+
+    assert now.version == 2
+    assert now.route("acct_a", "a") == (rule(1, "a", "b"), rule(2, "a"), rule(4, "*"))
+    assert now.route("acct_a", "b") == (rule(1, "a", "b"), rule(4, "*"))
+
+
+def test_a_changed_rule_takes_the_place_of_all_that_its_endpoint_had() -> None:
+    rules = RuleSet(1, (rule(1, "a"), rule(2, "b"), rule(1, "b", "*")))
+
+    assert rules.changed(2, [rule(1, "c")]).rules == (rule(1, "c"), rule(2, "b"))
+
+
+def test_a_rule_set_that_was_changed_is_what_it_was() -> None:
+    rules = RuleSet(1, (rule(1, "a"), rule(2, "a")))
+
+    rules.changed(2, [rule(1, "b")], gone=[("acct_a", rule(2, "a").endpoint_id)])
+
+    assert (rules.version, rules.route("acct_a", "a")) == (1, (rule(1, "a"), rule(2, "a")))
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=12), st.binary(max_size=12))
+def test_rules_that_were_changed_route_like_those_that_were_read_anew(before: bytes, after: bytes) -> None:
+    def drawn(chosen: bytes) -> dict[int, Rule]:
+        return {
+            n % 6: rule(n % 6, PATTERNS[n % len(PATTERNS)], tenant=TENANTS[n % 6 // 3]) for n in chosen
+        }  # an endpoint never changes its tenant
+
+    had, has = drawn(before), drawn(after)
+    gone = [(each.tenant, each.endpoint_id) for n, each in had.items() if n not in has]
+
+    changed = RuleSet(1, had.values()).changed(2, has.values(), gone)
+
+    anew = RuleSet(2, has.values())
+    for tenant in TENANTS:
+        assert set(changed.of(tenant)) == set(anew.of(tenant))
+        for event_type in TYPES:
+            assert set(changed.route(tenant, event_type)) == set(anew.route(tenant, event_type))

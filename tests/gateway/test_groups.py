@@ -16,8 +16,8 @@ from relay.gateway.groups import MOST_BYTES, MOST_ROWS, REUSED, Group, take_grou
 from relay.gateway.routes import Routes
 from relay.gateway.submission import Line, Outcome, Replayed, Stored, Submission
 from relay.store.barrier import Durability
-from relay.store.endpoints import Snapshot
 from relay.store.journal import Appended, AppendResult, Versions
+from relay.store.rules import Snapshot
 from relay.store.schemas import Catalogue
 from relay.web.credentials import ANONYMOUS, Caller
 from tests.gateway.world import TENANT, new_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable
@@ -18,9 +19,11 @@ import pytest
 from relay.domain.delivery import DeadReason, DeliveryMove
 from relay.domain.endpoint import EndpointConfig, EndpointState
 from relay.domain.housekeeping import DayTable, QueueMeasured
+from relay.store import statements
 from relay.store.database import Database
 from relay.store.faults import StoreBusy, StoreUnavailable
 from relay.store.health import DISPATCHER, FORGOTTEN_AFTER_SECONDS, GATEWAY, ConnectionsAllowed, Health
+from tests.store import bulk
 from tests.store.world import TENANT, World, attempt, event, new_id
 from tests.support.database import Server
 from tests.support.days import DROP_DAYS_TO_COME
@@ -518,3 +521,42 @@ async def test_making_days_gives_up_where_a_lock_is_not_to_be_had(world: World, 
             with pytest.raises(StoreBusy):
                 await health.ensure_partitions(2)
     assert await health.ensure_partitions(2) == 4, "the other table had its days already"
+
+
+@pytest.mark.parametrize(
+    ("statement", "arguments"),
+    [("measure_queue", (1800.0, 3600.0, 300.0)), ("measure_lateness", ()), ("bury_removed", (500,))],
+)
+async def test_what_runs_every_few_seconds_does_not_look_at_endpoints_that_are_owed_nothing(
+    world: World, statement: str, arguments: tuple[object, ...]
+) -> None:
+    """Among a million of them, two statements took seconds of each five."""
+    async with world.database.connection() as connection:
+        idle = await bulk.add_lanes(connection, 3_000)
+        await bulk.owe(connection, 20, idle[:10])
+        await connection.execute("update endpoints set removed_at = now() where id = any ($1::uuid[])", idle[:2])
+        await bulk.analyze(connection)
+        answer = await connection.fetchval(
+            f"explain (analyze, buffers, format json) {statements.text(statement)}", *arguments
+        )
+    top = json.loads(answer)[0]["Plan"]
+    assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 1_000
+
+
+@pytest.mark.parametrize("rows", [1_000, 20_500], ids=["few", "more than are looked through"])
+async def test_the_oldest_event_that_is_owed_is_found_among_so_many_in_flight(world: World, rows: int) -> None:
+    async with world.database.connection() as connection:
+        await bulk.owe(connection, rows, await bulk.add_lanes(connection, 3))
+        await connection.execute(
+            "update deliveries set status = 'in_flight', lease_token = id, lease_until = now() + interval '1 hour',"
+            " claimed_at = now()"
+        )
+        oldest = await connection.fetchval("select id from deliveries order by id limit 1")
+        await connection.execute(
+            "update journal set committed_at = now() - interval '77 seconds'"
+            " where receipt_id = (select receipt_id from deliveries where id = $1)",
+            oldest,
+        )
+    measured = await measure(Health(world.database))
+    assert measured.in_flight == rows
+    assert measured.oldest_open_receipt_age == pytest.approx(77.0, abs=20.0)

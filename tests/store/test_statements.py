@@ -98,7 +98,7 @@ def test_a_statement_that_changes_many_deliveries_locks_them_in_an_order_or_skip
 
 
 def test_statements_that_serve_a_user_name_the_tenant() -> None:
-    about_nobody = {"insert_secret", "bump_rules", "destinations", "longest_timeouts", "load_snapshot"}
+    about_nobody = {"insert_secret", "bump_rules", "destinations", "longest_timeouts"}
     about_nobody |= {"read_credentials", "bump_credentials", "is_open", "is_shared", "bump_schemas"}
     about_a_tenant_itself = {"insert_tenant", "list_tenants", "remove_tenant", "has_tenant", "set_strict_schemas"}
     about_a_tenant_itself |= {"lock_tenant", "hold_tenant"}

@@ -11,8 +11,8 @@ routing asks for those few.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from uuid import UUID
 
@@ -58,31 +58,73 @@ class Rule:
     patterns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class RuleSet:
-    """All rules in force at a version.
+    """All rules in force at a version; it never changes, and one that differs little is made from it (`changed`).
 
-    Each rule of an endpoint counts as if it were one rule with all of its patterns, in the place of the first.
+    Each rule of an endpoint counts as if it were one rule with all of its patterns, in the place of the first. What a
+    tenant's look-up table costs is paid when the tenant's first event is routed, and for that tenant alone.
     """
 
-    version: int
-    rules: tuple[Rule, ...]
-    _places: dict[str, dict[str, tuple[int, ...]]] = field(init=False, repr=False, compare=False)
+    __slots__ = ("_tenants", "version")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_places", _index(self.rules))
+    def __init__(self, version: int, rules: Iterable[Rule]) -> None:
+        self.version = version
+        by_tenant: dict[str, list[Rule]] = {}
+        for rule in rules:
+            by_tenant.setdefault(rule.tenant, []).append(rule)
+        self._tenants = {tenant: _OfTenant(tuple(theirs)) for tenant, theirs in by_tenant.items()}
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """All of them, tenant by tenant."""
+        return tuple(chain.from_iterable(theirs.rules for theirs in self._tenants.values()))
+
+    def of(self, tenant: str) -> tuple[Rule, ...]:
+        """The tenant's rules."""
+        return self._tenants.get(tenant, _NOBODYS).rules
 
     def route(self, tenant: str, event_type: str) -> tuple[Rule, ...]:
         """The rules, one for each endpoint, that want this event; empty where there is no route."""
-        by_pattern = self._places.get(tenant, {})
+        theirs = self._tenants.get(tenant, _NOBODYS)
+        by_pattern = theirs.places
         found = [by_pattern[pattern] for pattern in matching_patterns(event_type) if pattern in by_pattern]
         # A single list is already in order and without repetitions.
         places = found[0] if len(found) == 1 else sorted(set(chain.from_iterable(found)))
-        return tuple([self.rules[place] for place in places])
+        return tuple([theirs.rules[place] for place in places])
 
     def patterns(self, tenant: str) -> Iterable[str]:
         """Every pattern that some rule of the tenant has, once each."""
-        return self._places.get(tenant, {}).keys()
+        return self._tenants.get(tenant, _NOBODYS).places.keys()
+
+    def changed(self, version: int, rules: Iterable[Rule], gone: Iterable[tuple[str, UUID]] = ()) -> RuleSet:
+        """The same with these rules, one for each endpoint, in the places of those that it had, or last, and without
+        the endpoints that are gone, each named with its tenant. It costs what the tenants concerned have, not what all
+        have."""
+        wanted: dict[str, dict[UUID, Rule | None]] = {}
+        for tenant, endpoint in gone:
+            wanted.setdefault(tenant, {})[endpoint] = None
+        for rule in rules:
+            wanted.setdefault(rule.tenant, {})[rule.endpoint_id] = rule
+        made = RuleSet(version, ())
+        changed = {tenant: _OfTenant(tuple(_changed(self.of(tenant), theirs))) for tenant, theirs in wanted.items()}
+        made._tenants = {**self._tenants, **changed}  # of its own class, before anybody has it
+        return made
+
+
+class _OfTenant:
+    """One tenant's rules, with their places by pattern once they are asked for: each endpoint by its first place."""
+
+    __slots__ = ("_places", "rules")
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self.rules = rules
+        self._places: dict[str, tuple[int, ...]] | None = None
+
+    @property
+    def places(self) -> dict[str, tuple[int, ...]]:
+        if self._places is None:
+            self._places = _index(self.rules)
+        return self._places
 
 
 def matching_patterns(event_type: str) -> Iterator[str]:
@@ -95,15 +137,23 @@ def matching_patterns(event_type: str) -> Iterator[str]:
     yield ALL
 
 
-def _index(rules: Iterable[Rule]) -> dict[str, dict[str, tuple[int, ...]]]:
-    """By tenant and pattern the places of the rules that have it, each endpoint by its first place."""
-    first_place: dict[tuple[str, UUID], int] = {}
-    wanted: dict[str, dict[str, set[int]]] = {}
+def _changed(rules: Iterable[Rule], wanted: Mapping[UUID, Rule | None]) -> Iterator[Rule]:
+    left = dict(wanted)
+    for rule in rules:
+        now = left.pop(rule.endpoint_id, None) if rule.endpoint_id in wanted else rule
+        if now is not None:
+            yield now
+    yield from (rule for rule in left.values() if rule is not None)
+
+
+def _index(rules: Iterable[Rule]) -> dict[str, tuple[int, ...]]:
+    first_place: dict[UUID, int] = {}
+    wanted: dict[str, set[int]] = {}
     for place, rule in enumerate(rules):
-        first = first_place.setdefault((rule.tenant, rule.endpoint_id), place)
+        first = first_place.setdefault(rule.endpoint_id, place)
         for pattern in rule.patterns:
-            wanted.setdefault(rule.tenant, {}).setdefault(pattern, set()).add(first)
-    return {
-        tenant: {pattern: tuple(sorted(places)) for pattern, places in patterns.items()}
-        for tenant, patterns in wanted.items()
-    }
+            wanted.setdefault(pattern, set()).add(first)
+    return {pattern: tuple(sorted(places)) for pattern, places in wanted.items()}
+
+
+_NOBODYS = _OfTenant(())

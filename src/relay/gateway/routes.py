@@ -1,7 +1,7 @@
 """Routing by the newest rules: the snapshot that a gateway works from, and what it says for each type.
 
 Owns the snapshot of this process, the catalogue of schemas with it. The append compares its versions and refuses an old
-one; then it is dropped here and read anew. Invariant: a snapshot never changes, so whatever was worked out from it is
+one; then what changed since is read. Invariant: a snapshot never changes, so whatever was worked out from it is
 good as long as it is.
 """
 
@@ -13,8 +13,9 @@ from uuid import UUID
 
 from relay.domain.routing import RuleSet
 from relay.gateway import answers
-from relay.store.endpoints import Endpoints, Snapshot
+from relay.store.endpoints import Endpoints
 from relay.store.journal import Versions
+from relay.store.rules import Snapshot
 from relay.store.schemas import Catalogue, Schemas
 
 _ROUTES_KEPT = 10_000
@@ -58,7 +59,7 @@ class Routes:
 
     def only(self, tenant: str, endpoint: UUID) -> Route:
         """Where an event goes that is for one endpoint alone: there, or nowhere if there is none of that id."""
-        rules = [rule for rule in self._rules.rules if rule.endpoint_id == endpoint and rule.tenant == tenant]
+        rules = [rule for rule in self._rules.of(tenant) if rule.endpoint_id == endpoint]
         return Route(tuple(rule.endpoint_id for rule in rules), tuple(answers.target(rule) for rule in rules))
 
 
@@ -70,6 +71,7 @@ class Snapshots:
         self._schemas = schemas
         self._catalogue: Catalogue | None = None
         self._loading = asyncio.Lock()
+        self._snapshot: Snapshot | None = None
         self._routes: Routes | None = None
 
     async def current(self) -> Routes:
@@ -78,7 +80,7 @@ class Snapshots:
             return self._routes
         async with self._loading:
             if self._routes is None:
-                snapshot = await self._endpoints.snapshot()
+                snapshot = self._snapshot = await self._endpoints.snapshot(self._snapshot)
                 # read apart, since rules change more often; one that is newer than the rest makes the append ask anew
                 if self._catalogue is None or self._catalogue.version != snapshot.versions.schemas:
                     self._catalogue = await self._schemas.catalogue()
@@ -86,6 +88,6 @@ class Snapshots:
             return self._routes
 
     def forget(self, stale: Routes) -> None:
-        """Load anew when next asked, unless that has happened since."""
+        """Bring it up to date when next asked, unless that has happened since."""
         if self._routes is stale:
             self._routes = None

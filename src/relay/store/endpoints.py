@@ -1,4 +1,4 @@
-"""Endpoints in the database: their configuration, their secrets, and the snapshot that routing works from.
+"""Endpoints in the database: their configuration and their secrets.
 
 Owns every write to endpoints but what comes with the dispatcher's records: holds, breakers, endpoints that are gone.
 Invariant: a change that routing depends on bumps the rules version in its own transaction, so no append can be routed
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 import asyncpg
@@ -28,13 +27,12 @@ from relay.domain.endpoint import (
     SignatureProfile,
     Transport,
 )
-from relay.domain.routing import Rule, RuleSet
 from relay.domain.secret import Secret
-from relay.store import audit, statements
+from relay.store import audit, rules, statements
 from relay.store.database import Connection, Database
 from relay.store.faults import NameTaken
-from relay.store.journal import Versions
 from relay.store.keys import put_away
+from relay.store.rules import Snapshot
 from relay.store.tenants import hold_tenant
 from relay.store.vault import Vault, VaultLocked
 
@@ -43,15 +41,6 @@ ConfigChange = Callable[[EndpointConfig], EndpointConfig]
 
 NEWEST = UUID(int=(1 << 128) - 1)
 """The position before the newest row of a list."""
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What a gateway routes from: of one moment, named by its versions. `partitions` maps tenants to theirs."""
-
-    versions: Versions
-    rules: RuleSet
-    partitions: Mapping[str, int]
 
 
 class Endpoints:
@@ -85,7 +74,7 @@ class Endpoints:
                 secret_id,
                 credential_of(config.transport, secret),
             )
-            await connection.execute(statements.text("bump_rules"))
+            await connection.execute(statements.text("bump_rules"), endpoint_id)
             await self._enter(connection, row, AuditAction.ENDPOINT_CREATE, details=config_details(config))
         return _endpoint(row)
 
@@ -118,7 +107,7 @@ class Endpoints:
             row = await _unique(
                 connection, "update_endpoint", tenant, endpoint_id, config.name, config.url, *_traffic(config)
             )
-            await connection.execute(statements.text("bump_rules"))
+            await connection.execute(statements.text("bump_rules"), endpoint_id)
             changes = config_changes(old, config)
             if changes:
                 await self._enter(connection, row, AuditAction.ENDPOINT_CHANGE, changes=changes)
@@ -129,7 +118,7 @@ class Endpoints:
         async with self._database.transaction() as connection:
             removed = await connection.fetchrow(statements.text("remove_endpoint"), tenant, endpoint_id)
             if removed is not None:
-                await connection.execute(statements.text("bump_rules"))
+                await connection.execute(statements.text("bump_rules"), endpoint_id)
                 await self._enter(connection, removed, AuditAction.ENDPOINT_REMOVE)
         return removed is not None
 
@@ -171,24 +160,9 @@ class Endpoints:
             await self._enter(connection, row, AuditAction.ENDPOINT_ROTATE)
         return _endpoint(row)
 
-    async def snapshot(self) -> Snapshot:
-        """What to route from now: all endpoints' rules and the versions they are good for."""
-        async with self._database.connection() as connection:
-            row = await connection.fetchrow(statements.text("load_snapshot"))
-        assert row is not None, "the first migration writes the versions row"
-        rules = _RULES.decode(row["rules_json"] or "[]")
-        tenants = _TENANTS.decode(row["tenants"] or "[]")
-        return Snapshot(
-            Versions(row["rules"], row["credentials"], row["schemas"]),
-            RuleSet(
-                row["rules"],
-                tuple(
-                    Rule(endpoint_id=endpoint, consumer=name, tenant=tenant, patterns=patterns)
-                    for endpoint, tenant, name, patterns in rules
-                ),
-            ),
-            dict(tenants),
-        )
+    async def snapshot(self, known: Snapshot | None = None) -> Snapshot:
+        """What to route from now: all endpoints' rules and the versions they are good for. See `rules.snapshot`."""
+        return await rules.snapshot(self._database, known)
 
     async def _enter(
         self,
@@ -279,8 +253,6 @@ class Destinations:
 
 
 _OPENED_LIMIT = 50_000
-_RULES = msgspec.json.Decoder(list[tuple[UUID, str, str, tuple[str, ...]]])
-_TENANTS = msgspec.json.Decoder(list[tuple[str, int]])
 _HEADERS = msgspec.json.Decoder(dict[str, str])
 _RETRY = msgspec.json.Decoder(dict[str, object])
 

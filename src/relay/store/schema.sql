@@ -1449,6 +1449,12 @@ CREATE TABLE public.request_keys (
     expires_at timestamp with time zone NOT NULL
 );
 
+CREATE TABLE public.rule_changes (
+    version bigint NOT NULL,
+    endpoint_id uuid NOT NULL,
+    mark uuid DEFAULT gen_random_uuid() NOT NULL
+);
+
 CREATE TABLE public.schema_migrations (
     number integer NOT NULL,
     name text NOT NULL,
@@ -1627,6 +1633,9 @@ ALTER TABLE ONLY public.receipts
 ALTER TABLE ONLY public.request_keys
     ADD CONSTRAINT request_keys_pkey PRIMARY KEY (tenant, key);
 
+ALTER TABLE ONLY public.rule_changes
+    ADD CONSTRAINT rule_changes_pkey PRIMARY KEY (version);
+
 ALTER TABLE ONLY public.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (number);
 
@@ -1679,6 +1688,8 @@ CREATE UNIQUE INDEX endpoints_name ON public.endpoints USING btree (tenant, name
 CREATE INDEX endpoints_page ON public.endpoints USING btree (tenant, id) WHERE (removed_at IS NULL);
 
 CREATE INDEX endpoints_previous_secret ON public.endpoints USING btree (previous_secret_id) WHERE (previous_secret_id IS NOT NULL);
+
+CREATE INDEX endpoints_removed ON public.endpoints USING btree (id) WHERE (removed_at IS NOT NULL);
 
 CREATE INDEX endpoints_secret ON public.endpoints USING btree (secret_id);
 

@@ -21,10 +21,15 @@ select m.*, null::text as lane_closed_by, null::timestamptz as lane_opens_at fro
 insert into secrets (id, ciphertext, key_id) values ($1, $2, $3);
 
 -- name: bump_rules
--- parameters:
--- index: versions_pkey
--- Every gateway's snapshot is stale from the commit of this transaction on.
-update versions set rules = rules + 1;
+-- parameters: endpoint id
+-- index: versions_pkey, rule_changes_pkey
+-- Every gateway's snapshot is stale from the commit of this transaction on. The newest ten thousand changes are kept.
+with bumped as (
+    update versions set rules = rules + 1 returning rules
+), forgotten as (
+    delete from rule_changes c using bumped b where c.version = b.rules - 10000
+)
+insert into rule_changes (version, endpoint_id) select b.rules, $1 from bumped b;
 
 -- name: get_endpoint
 -- parameters: tenant, id
@@ -128,12 +133,35 @@ join secrets s on s.id = e.secret_id
 left join secrets p on p.id = e.previous_secret_id and e.previous_secret_expires_at > now()
 where e.id = any ($1::uuid[]);
 
--- name: load_snapshot
--- parameters:
--- index: versions_pkey
--- One statement, so that the versions and the rules are of one moment.
-select v.rules, v.credentials, v.schemas,
-       (select jsonb_agg(jsonb_build_array(t.id, t.partition)) from tenants t)::text as tenants,
-       (select jsonb_agg(jsonb_build_array(e.id, e.tenant, e.name, e.event_types) order by e.id)
-        from endpoints e where e.removed_at is null)::text as rules_json
-from versions v;
+-- name: list_rules
+-- parameters: after id, limit
+-- index: endpoints_pkey
+-- For a gateway, which routes the events of all tenants. Removed endpoints want nothing: null.
+select e.id, e.tenant, e.name, case when e.removed_at is null then e.event_types end as patterns from endpoints e
+where e.id > $1 order by e.id limit $2;
+
+-- name: changed_rules
+-- parameters: known rules version, its mark, known credentials version
+-- index: versions_pkey, rule_changes_pkey, endpoints_pkey
+-- The versions of this moment, and what changed since the known ones: the rules that are other ones by now, null where
+-- not every change since is on record (`follows` is false then); the tenants, null while the credentials are the same.
+with now_is as materialized (
+    select v.rules, v.credentials, v.schemas,
+           (select c.mark from rule_changes c where c.version = v.rules) as mark,
+           coalesce((select c.mark from rule_changes c where c.version = $1) is not distinct from $2::uuid
+                    and (select count(*) from rule_changes c where c.version > $1 and c.version <= v.rules)
+                        = v.rules - $1::bigint, false) as follows
+    from versions v
+)
+select n.rules, n.credentials, n.schemas, n.mark, n.follows,
+       case when n.credentials is distinct from $3::bigint
+            then (select jsonb_agg(jsonb_build_array(t.id, t.partition)) from tenants t)::text end as tenants,
+       case when n.follows then (
+           select jsonb_agg(jsonb_build_array(e.id, e.tenant, e.name, e.patterns))
+           from (select distinct c.endpoint_id from rule_changes c where c.version > $1) c
+           cross join lateral (
+               select e0.id, e0.tenant, e0.name, case when e0.removed_at is null then e0.event_types end as patterns
+               from endpoints e0 where e0.id = c.endpoint_id offset 0
+           ) e
+       )::text end as changes
+from now_is n;

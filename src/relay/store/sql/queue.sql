@@ -359,7 +359,7 @@ select r.id, r.endpoint_id from reaped r;
 
 -- name: bury_removed
 -- parameters: batch integer
--- index: deliveries_pending, deliveries_of_endpoint or deliveries_received
+-- index: endpoints_removed, deliveries_pending, deliveries_of_endpoint or deliveries_received
 -- Dead-letters what is pending for removed endpoints, and what waits for their acks. An append that was under way while
 -- its endpoint was removed is found by the next call.
 with owed as materialized (
