@@ -34,6 +34,7 @@ REPORT = h.QueueMeasured(
     open_breakers=("ledger",),
     default_partition_rows=1,
     journal_default_partition_rows=2,
+    leases_expired=5,
     unaccounted=None,
     days_ahead=((h.DayTable.JOURNAL, 14), (h.DayTable.ATTEMPTS, 13)),
 )
@@ -95,7 +96,7 @@ def _name(value: object) -> str:
          {"relay_queue_depth{status=pending}": 3, "relay_queue_depth{status=in_flight}": 2,
           "relay_queue_depth{status=dead}": 7, "relay_queue_oldest_pending_age_seconds": 1.5,
           "receipts_open_age_seconds{stat=max}": 61, "relay_attempt_default_partition_rows": 1,
-          "relay_journal_default_partition_rows": 2,
+          "relay_journal_default_partition_rows": 2, "relay_leases_expired": 5,
           "relay_partitions_ahead{table=journal}": 14, "relay_partitions_ahead{table=delivery_attempts}": 13,
           "dlq_depth{consumer=billing}": 4, "dlq_depth{consumer=ledger}": 3, "relay_breaker_open{consumer=ledger}": 1}),
     ],

@@ -32,6 +32,7 @@ DISPATCHER = {
     "relay_leases_lost_total",
     "relay_attempt_default_partition_rows",
     "relay_journal_default_partition_rows",
+    "relay_leases_expired",
     "relay_partitions_ahead{table}",
     "relay_partitions_dropped_total{table}",
     "relay_events_pruned_total",

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import asyncpg
@@ -183,6 +184,37 @@ async def test_a_server_that_hangs_holds_nobody_past_the_bound(
         link.thaw()
         await work(database)
         await database.close()
+
+
+async def several_at_once(database: Database, number: int) -> None:
+    """Use so many connections at the same time."""
+    async with AsyncExitStack() as stack:
+        for _ in range(number):
+            await stack.enter_async_context(database.connection())
+
+
+async def test_a_link_that_died_without_a_word_costs_a_pool_one_bound_and_not_one_for_each_connection(
+    database_dsn: str,
+) -> None:
+    async with Link(database_dsn) as link:
+        database = await Database.connect(link.dsn, name="t", size=4, within=1.0)
+        await several_at_once(database, 4)
+        link.strand()
+        with pytest.raises(StoreUnavailable):
+            await read(database)
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await several_at_once(database, 4)
+        await database.close()
+
+
+async def test_whoever_is_at_work_meanwhile_keeps_its_connection(database_dsn: str) -> None:
+    database = await Database.connect(database_dsn, name="t", size=2, within=1.0)
+    async with database.kept_connection() as working:
+        with pytest.raises(StoreUnavailable):
+            async with database.connection() as connection:
+                await connection.execute("select pg_sleep(60)")
+        assert await working.fetchval("select 1") == 1
+    await database.close()
 
 
 @pytest.mark.parametrize("work", [read, write, look, keep, report])
@@ -433,7 +465,7 @@ async def test_a_session_is_told_what_every_statement_counts_on(world: World) ->
         told = {name: await connection.fetchval(f"show {name}") for name in ("jit", "timezone", "enable_seqscan")}
         assert told == {"jit": "off", "timezone": "UTC", "enable_seqscan": "off"}
         assert await connection.fetchval("show synchronous_commit") == "local"
-        assert await connection.fetchval("show idle_in_transaction_session_timeout") == "1min"
+        assert await connection.fetchval("show idle_in_transaction_session_timeout") == "10s"
 
 
 async def test_only_a_pool_that_may_be_lazy_does_not_wait_for_the_disk(database_dsn: str) -> None:

@@ -19,6 +19,7 @@ import pytest
 from relay.domain.delivery import DeadReason, DeliveryMove
 from relay.domain.endpoint import EndpointConfig, EndpointState
 from relay.domain.housekeeping import DayTable, QueueMeasured
+from relay.store import health as health_module
 from relay.store import statements
 from relay.store.database import Database
 from relay.store.faults import StoreBusy, StoreUnavailable
@@ -368,6 +369,46 @@ async def test_a_reporter_whose_connection_is_lost_says_so_and_another_takes_ove
         await report_while_the_connection_is_cut()
     async with other.reporting() as reporting:
         assert reporting is not None
+
+
+async def test_a_reporter_that_stands_still_loses_its_lock_and_learns_so(
+    health: Health, other: Health, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health_module, "SILENT_REPORTER_SECONDS", 1.0)
+
+    async def stand_still() -> None:
+        async with health.reporting() as reporting:
+            assert reporting is not None
+            async with asyncio.timeout(10):
+                await reporting.lost()
+                while not await reports(other):
+                    pass
+            await reporting.measure()
+
+    with pytest.raises(StoreUnavailable):
+        await stand_still()
+
+
+async def test_the_silence_of_whoever_reports_no_more_is_not_bounded(world: World, health: Health) -> None:
+    assert await reports(health)
+    # the pool lends the connection that came back last
+    assert await world.value("show idle_session_timeout") == "0"
+
+
+def test_a_holder_whose_link_has_died_gives_up_before_another_one_can_hold_the_lock() -> None:
+    gives_up = health_module.REPORTING_EVERY_SECONDS + health_module.MEASURING_SECONDS
+    assert gives_up < health_module.SILENT_REPORTER_SECONDS
+
+
+async def test_a_lease_that_has_run_out_is_counted_until_it_is_taken_back(world: World, health: Health) -> None:
+    """Case C110's gauge."""
+    await world.owe(3, await world.add_endpoint())
+    await world.claim(batch=3)
+    assert (await measure(health)).leases_expired == 0
+    await world.sql("update deliveries set lease_until = now() - interval '1 second'")
+    assert (await measure(health)).leases_expired == 3
+    await world.queue.reap(batch=10)
+    assert (await measure(health)).leases_expired == 0
 
 
 async def partitions(world: World, parent: str) -> int:

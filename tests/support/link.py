@@ -1,8 +1,8 @@
 """A way to PostgreSQL that a test can break at one exact place, such as between a commit and its answer.
 
-It runs on the test's own event loop and passes bytes on in both directions. It understands two things of the protocol:
-a statement is run by a Bind message or, for `commit`, by a simple query, and its answer ends with ReadyForQuery, which
-the server sends after the commit.
+It runs on the test's own event loop and passes bytes on in both directions. It understands a little of the protocol:
+a statement gets its name and its text by a Parse message, is run by a Bind message with that name or, for `commit`, by
+a simple query, and its answer ends with ReadyForQuery, which the server sends after the commit.
 """
 
 from __future__ import annotations
@@ -16,15 +16,37 @@ from typing import Self
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 CHUNK = 65536
+NAMES_A_STATEMENT = b"P"
 RUNS_A_STATEMENT = b"B"
+HEADER = 5
 SAYS_COMMIT = b"COMMIT;"
 READY_OUTSIDE_OF_A_TRANSACTION = b"Z\x00\x00\x00\x05I"
+
+
+class _Way:
+    """One connection. Once it is `stranded`, each end may say what it likes and the other will never hear it."""
+
+    def __init__(self, near: asyncio.StreamWriter) -> None:
+        self.near = near
+        self.losing = asyncio.Event()
+        self.stranded = False
+        self._statements: dict[bytes, bytes] = {}
+
+    def runs(self, data: bytes) -> bytes | None:
+        """The text of the statement that is run by this, None if none is; it must have been named before."""
+        if data.startswith(NAMES_A_STATEMENT):
+            name, _, rest = data[HEADER:].partition(b"\0")
+            self._statements[name] = rest.partition(b"\0")[0]
+        if data.startswith(RUNS_A_STATEMENT):
+            return self._statements.get(data[HEADER:].split(b"\0", 2)[1], b"")
+        return data if SAYS_COMMIT in data else None
 
 
 class Link:
     """The way to the server of an address; use it as an async context manager.
 
-    `losses` counts the answers that were lost so far.
+    `losses` counts the answers that were lost so far, `strandings` the statements whose connection died without a word
+    while they were run.
     """
 
     def __init__(self, dsn: str) -> None:
@@ -32,12 +54,15 @@ class Link:
         self._server: asyncio.Server | None = None
         self._armed = False
         self._about = b""
+        self._stranding: bytes | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._ways: set[_Way] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._near: set[asyncio.StreamWriter] = set()
         self._is_down = False
+        self._is_a_swamp = False
         self.losses = 0
+        self.strandings = 0
 
     def freeze(self) -> None:
         """From now on let nothing through and cut nothing, as a server that was stopped in its tracks: it takes new
@@ -48,14 +73,26 @@ class Link:
         """Let everything through that was held back."""
         self._flowing.set()
 
+    def strand(self, *, new_ones_too: bool = False) -> None:
+        """Have every connection that there is die without a word, as behind a router that has forgotten it: both ends
+        believe in it, what they say is accepted, and nothing ever arrives. Also those to come, with `new_ones_too`,
+        until `come_up`."""
+        self._is_a_swamp = new_ones_too
+        for way in self._ways:
+            way.stranded = True
+
+    def strand_next(self, about: bytes) -> None:
+        """Let the next statement whose text has this reach the server, and its connection die without a word then."""
+        self._stranding = about
+
     def go_down(self) -> None:
         """From now on cut every connection, and each new one as it comes."""
         self._is_down = True
         self.cut(reset=True)
 
     def come_up(self) -> None:
-        """Take connections again."""
-        self._is_down = False
+        """Take connections again. Those that were stranded stay so."""
+        self._is_down = self._is_a_swamp = False
 
     @property
     def dsn(self) -> str:
@@ -74,12 +111,12 @@ class Link:
 
     def interject(self, data: bytes) -> None:
         """Say something to every client, as if it came from the server."""
-        for near in self._near:
-            near.write(data)
+        for way in self._ways:
+            way.near.write(data)
 
     def cut(self, *, reset: bool = False) -> None:
         """Close every connection, in order or by a reset."""
-        for near in self._near:
+        for near in [way.near for way in self._ways]:
             if reset:
                 near.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 near.transport.abort()
@@ -104,38 +141,56 @@ class Link:
         if self._is_down:
             writer.transport.abort()
             return
+        way = _Way(writer)
+        self._writers.add(writer)
+        self._ways.add(way)
+        try:
+            if self._is_a_swamp:
+                way.stranded = True
+                await _swallow(reader)
+            else:
+                await self._lead(way, reader)
+        finally:
+            self._writers.discard(writer)
+            self._ways.discard(way)
+            writer.close()
+
+    async def _lead(self, way: _Way, reader: asyncio.StreamReader) -> None:
         far_reader, far_writer = await dial(urlunsplit(self._parts))
-        ends = {writer, far_writer}
-        self._writers |= ends
-        self._near.add(writer)
-        losing = asyncio.Event()
+        self._writers.add(far_writer)
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._ask(reader, far_writer, losing))
-                both.create_task(self._answer(far_reader, writer, losing))
+                both.create_task(self._ask(reader, far_writer, way))
+                both.create_task(self._answer(far_reader, way))
         finally:
-            self._writers -= ends
-            self._near.discard(writer)
-            for end in ends:
-                end.close()
+            self._writers.discard(far_writer)
+            far_writer.close()
 
-    async def _ask(self, reader: asyncio.StreamReader, far: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+    async def _ask(self, reader: asyncio.StreamReader, far: asyncio.StreamWriter, way: _Way) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(CHUNK):
                 await self._flowing.wait()
-                runs = data.startswith(RUNS_A_STATEMENT) or SAYS_COMMIT in data
-                if self._armed and runs and self._about in data:
-                    losing.set()
+                if way.stranded:
+                    continue
+                statement = way.runs(data)
+                if self._armed and statement is not None and self._about in data:
+                    way.losing.set()
                 far.write(data)
-        far.close()
+                if self._stranding is not None and statement is not None and self._stranding in statement:
+                    self._stranding, way.stranded = None, True
+                    self.strandings += 1
+        if not way.stranded:  # else the server does not hear of this end
+            far.close()
 
-    async def _answer(self, far: asyncio.StreamReader, writer: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+    async def _answer(self, far: asyncio.StreamReader, way: _Way) -> None:
         held = b""
         with suppress(ConnectionError):
             while data := await far.read(CHUNK):
                 await self._flowing.wait()
-                if not losing.is_set():
-                    writer.write(data)
+                if way.stranded:
+                    continue
+                if not way.losing.is_set():
+                    way.near.write(data)
                     continue
                 held += data
                 if held.endswith(READY_OUTSIDE_OF_A_TRANSACTION):
@@ -144,10 +199,17 @@ class Link:
                     break
                 if held.endswith((b"Z\x00\x00\x00\x05T", b"Z\x00\x00\x00\x05E")):
                     # a statement inside of a transaction: its commit is what is waited for
-                    writer.write(held)
+                    way.near.write(held)
                     held = b""
-                    losing.clear()
-        writer.close()
+                    way.losing.clear()
+        if not way.stranded:
+            way.near.close()
+
+
+async def _swallow(reader: asyncio.StreamReader) -> None:
+    with suppress(ConnectionError):
+        while await reader.read(CHUNK):
+            pass
 
 
 async def dial(dsn: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -58,6 +58,10 @@ logger = logging.getLogger("relay")
 PROOF_SECONDS = 0.25
 """How long a claimed batch waits for its proof at most: what is behind it waits, too, whatever senders may wait."""
 
+WORKING_SECONDS = 10.0
+"""How long one claim, one batch of outcomes, one heartbeat may take, many times what it does: a way to the database
+that has died without a word keeps deliveries waiting for so long and no longer."""
+
 _LISTENING, _CLAIMING, _HOUSEKEEPING, _RETAINING = 1, 1, 2, 1
 """Connections for wake-ups, for the claimer, for housekeeping, of which the holder of the reporting lock keeps one, and
 for what is no longer kept. What is left of `RELAY_DATABASE_POOL` writes outcomes and reads endpoints."""
@@ -214,9 +218,9 @@ async def _pools(installation: Installation, settings: Settings) -> AsyncIterato
     """The pools of one process, `RELAY_DATABASE_POOL` connections together."""
     left = settings.database_pool - _LISTENING - _CLAIMING - _HOUSEKEEPING - _RETAINING
     async with (
-        installation.database(f"{NAME} claims", _CLAIMING, commits=Commits.LAZY) as claims,
-        installation.database(f"{NAME} records", left) as records,
-        installation.database(f"{NAME} housekeeping", _HOUSEKEEPING) as housekeeping,
+        installation.database(f"{NAME} claims", _CLAIMING, commits=Commits.LAZY, within=WORKING_SECONDS) as claims,
+        installation.database(f"{NAME} records", left, within=WORKING_SECONDS) as records,
+        installation.database(f"{NAME} housekeeping", _HOUSEKEEPING, within=WORKING_SECONDS) as housekeeping,
         installation.database(f"{NAME} retention", _RETAINING, within=RETAINING_SECONDS) as retaining,
     ):
         yield _Pools(claims, records, housekeeping, retaining)

@@ -6,12 +6,14 @@ counts each row once.
 
 from __future__ import annotations
 
+import asyncio
+
 from relay.domain.ambient import Ambient
 from relay.domain.housekeeping import ReportingEnded
 from relay.domain.telemetry import Listener, Loop, LoopSucceeded
-from relay.store.health import Health, Promises, Reporting
+from relay.store.health import REPORTING_EVERY_SECONDS, Health, Promises, Reporting
 
-EVERY_SECONDS = 5.0
+EVERY_SECONDS = REPORTING_EVERY_SECONDS
 
 
 class Reporter:
@@ -37,6 +39,15 @@ class Reporter:
             while True:
                 self._emit(await reporting.measure(self._promises))
                 self._emit(LoopSucceeded(Loop.REPORTER))
-                await self._ambient.sleep(EVERY_SECONDS)
+                await self._rest(reporting)
         finally:
             self._emit(ReportingEnded())
+
+    async def _rest(self, reporting: Reporting) -> None:
+        """Until the next measurement, or until the lock is gone: from then on another one reports."""
+        waits = [asyncio.ensure_future(each) for each in (self._ambient.sleep(EVERY_SECONDS), reporting.lost())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()

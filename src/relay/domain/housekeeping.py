@@ -24,6 +24,7 @@ class QueueMeasured:
     """The queue at one moment.
 
     `oldest_pending_age` and `oldest_open_receipt_age` are seconds; the former is NaN where nothing is pending.
+    `leases_expired` counts what is in flight with a lease that has run out, which a reaper is to take back.
     `dead_by_consumer` and `open_breakers` name every consumer that has any. `unaccounted` is the last verification's
     finding, None if there was none yet. `days_ahead` are the days to come that have a partition, by table.
     """
@@ -37,6 +38,7 @@ class QueueMeasured:
     open_breakers: tuple[str, ...]
     default_partition_rows: int
     journal_default_partition_rows: int
+    leases_expired: int = 0
     unaccounted: int | None = None
     days_ahead: tuple[tuple[DayTable, int], ...] = ()
 

@@ -221,6 +221,7 @@ class Counting:
         self._put(names.QUEUE_DEPTH, happening.dead, ("dead",))
         self._put(names.QUEUE_AGE, happening.oldest_pending_age)
         self._put(names.RECEIPTS_OPEN_AGE, happening.oldest_open_receipt_age, ("max",))
+        self._put(names.LEASES_EXPIRED, happening.leases_expired)
         self._put(names.DEFAULT_PARTITION, happening.default_partition_rows)
         self._put(names.JOURNAL_DEFAULT_PARTITION, happening.journal_default_partition_rows)
         self._put(names.UNACCOUNTED, happening.unaccounted or 0)

@@ -77,6 +77,7 @@ FIELDS: dict[str, str] = {
     "oldest_open_receipt_age": "Age of the oldest receipt that should have closed, in seconds.",
     "dead_by_consumer": "Dead letters of each consumer that has any.",
     "open_breakers": "Consumers whose breaker is not closed.",
+    "leases_expired": "How many are in flight past their lease's end.",
     "default_partition_rows": "Attempts outside of any day's partition.",
     "journal_default_partition_rows": "Events outside of any day's partition.",
     "days_ahead": "Days to come that have a partition, by table.",

@@ -197,6 +197,9 @@ BREAKER_OPEN = _report("relay_breaker_open", "1 while the consumer's breaker is 
 LEASES_REAPED = _counter(
     "relay_leases_reaped_total", _DISPATCHER, "Deliveries taken back from workers whose lease had run out"
 )
+LEASES_EXPIRED = _report(
+    "relay_leases_expired", "Deliveries in flight whose lease has run out and that no reaper has taken back yet"
+)
 LEASES_LOST = _counter(
     "relay_leases_lost_total", _DISPATCHER, "Outcomes that came after their lease was another's, and changed nothing"
 )
@@ -299,6 +302,7 @@ TABLE: tuple[Metric, ...] = (
     RETRIES,
     BREAKER_OPEN,
     LEASES_REAPED,
+    LEASES_EXPIRED,
     LEASES_LOST,
     DEFAULT_PARTITION,
     JOURNAL_DEFAULT_PARTITION,

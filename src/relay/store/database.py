@@ -1,18 +1,22 @@
 """The connection to PostgreSQL.
 
-Owns pools, what every session is told, and how long one piece of work with the database may take. Invariant: nobody
+Owns pools, what every session is told, and how long one piece of work with the database may take. Invariants: nobody
 waits for a server that hangs: what was cut off, by its bound or by its caller, has its connection thrown away at once,
-without a word to the server. What had been sent may then have happened, or happen still, within the same bound.
+without a word to the server. What had been sent may then have happened, or happen still, within the same bound. A way
+to the server that has died without a word costs a pool one bound, however many connections it has: those that lay idle
+go with the first that was not answered. And what a client holds that has vanished or stands still, the server gives
+back by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator
+import weakref
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal
 
 import asyncpg
 
@@ -39,9 +43,14 @@ _SESSION = {
     # every statement counts on its indexes; a plan that was made while a day's partition was still empty would
     # otherwise read all of it when it is full
     "enable_seqscan": "off",
-    # a client that died must not keep its locks
+    # a client that stands still, or whose link does, must not keep its locks: there is no work between two statements
     # (`statement_timeout` is set to the pool's bound: nothing goes on for long after its client has given it up)
-    "idle_in_transaction_session_timeout": "60s",
+    "idle_in_transaction_session_timeout": "10s",
+    # nor one that is gone without a word, with its machine, which by the defaults would be noticed hours later
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "25s",
 }
 
 
@@ -69,9 +78,13 @@ class Commits(Enum):
 class Database:
     """A pool of connections to one database, whose commits wait for one thing."""
 
-    def __init__(self, pool: asyncpg.Pool, within: float = WORK_SECONDS) -> None:
+    def __init__(
+        self, pool: asyncpg.Pool, made: Iterable[asyncpg.Connection] = (), within: float = WORK_SECONDS
+    ) -> None:
         self._pool = pool
+        self._made = made
         self._within = within
+        self._borrowed: set[int] = set()
 
     @classmethod
     async def connect(
@@ -85,18 +98,25 @@ class Database:
         settings = {**_SESSION, "application_name": name, "statement_timeout": str(math.ceil(within * 1000))}
         if commits.value is not None:
             settings["synchronous_commit"] = commits.value
+        made: weakref.WeakSet[asyncpg.Connection] = weakref.WeakSet()
+
+        async def dial(*where: Any, **how: Any) -> asyncpg.Connection:  # noqa: ANN401 - the driver's own
+            connection = await connect(*where, **how)
+            made.add(connection)
+            return connection
+
         with faults.translated(), _readable_address():
             pool = await asyncpg.create_pool(
                 dsn,
                 min_size=0,  # the driver would keep up a floor by itself, with a traceback for each failure
                 max_size=size,
-                connect=connect,
+                connect=dial,
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=within,
                 server_settings=settings,
                 reset=_keep,
             )
-        database = cls(pool, within)
+        database = cls(pool, made, within)
         try:
             with _readable_address():
                 async with database.connection():
@@ -112,17 +132,17 @@ class Database:
 
         Raises `StoreUnavailable` for a database that is away or too slow, here and inside the block.
         """
-        with faults.translated():
+        with faults.translated(), self._distrusting():
             async with asyncio.timeout(self._within), self._pool.acquire() as connection:
-                with _thrown_away_if_cut_off(connection):
+                with self._lent(connection), _thrown_away_if_cut_off(connection):
                     yield connection
 
     @asynccontextmanager
     async def kept_connection(self) -> AsyncIterator[Connection]:
         """Borrow a connection for as long as the block likes; each statement in it has the pool's bound."""
-        with faults.translated():
+        with faults.translated(), self._distrusting():
             async with self._pool.acquire(timeout=self._within) as connection:
-                with _thrown_away_if_cut_off(connection):
+                with self._lent(connection), _thrown_away_if_cut_off(connection):
                     yield connection
 
     @asynccontextmanager
@@ -136,6 +156,28 @@ class Database:
         """Borrow a connection on which every statement of the block sees the database as of one moment."""
         async with self.connection() as connection, transaction(connection, one_moment=True):
             yield connection
+
+    @contextmanager
+    def _lent(self, connection: Connection) -> Iterator[None]:
+        """Keep in mind that a connection is not idle."""
+        session = connection.get_server_pid()
+        self._borrowed.add(session)
+        try:
+            yield
+        finally:
+            self._borrowed.discard(session)
+
+    @contextmanager
+    def _distrusting(self) -> Iterator[None]:
+        """Where a server did not answer in time, throw away the connections that lie idle: each of them may have died
+        like that one, and would cost whoever takes it a bound more."""
+        try:
+            yield
+        except TimeoutError:
+            for each in list(self._made):
+                if not _is_gone(each) and each.get_server_pid() not in self._borrowed:
+                    throw_away(each)
+            raise
 
     async def close(self, within: float = CLOSE_SECONDS) -> None:
         """Close the pool; connections still in use after `within` seconds are cut."""

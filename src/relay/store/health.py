@@ -5,6 +5,7 @@ Owns the housekeeping statements. Invariant: at most one process at a time holds
 
 from __future__ import annotations
 
+import asyncio
 import math
 import sys
 from collections.abc import AsyncIterator
@@ -25,6 +26,16 @@ DISPATCHER = "dispatcher"
 GATEWAY = "gateway"
 
 _REPORTING_LOCK = 0x52454C42
+
+REPORTING_EVERY_SECONDS = 5.0
+"""How often the lock's holder measures."""
+
+MEASURING_SECONDS = 30.0
+"""How long each of its statements may take, whatever the pool's bound is: they count, so they grow with the queue."""
+
+SILENT_REPORTER_SECONDS = REPORTING_EVERY_SECONDS + MEASURING_SECONDS + 5.0
+"""After how long without a word the server ends the holder's session, which gives the lock to another one. A holder
+whose link has died has given up by then, so that never two of them report; one that stands still answers no scrape."""
 
 FORGOTTEN_AFTER_SECONDS = 3600.0
 """A process that has not reported for so long is forgotten."""
@@ -58,22 +69,31 @@ class Reporting:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._lost = asyncio.Event()
+        connection.add_termination_listener(lambda _: self._lost.set())
+
+    async def lost(self) -> None:
+        """Return when the session has ended, and the lock with it."""
+        await self._lost.wait()
 
     async def measure(self, promises: Promises = DEFAULT_PROMISES) -> QueueMeasured:
         """The queue as it is now."""
-        row = await self._connection.fetchrow(
+        connection, bound = self._connection, MEASURING_SECONDS
+        row = await connection.fetchrow(
             statements.text("measure_queue"),
             promises.retry_window_seconds,
             PATIENT.window_seconds,
             promises.ack_seconds,
+            timeout=bound,
         )
-        late = await self._connection.fetchval(statements.text("measure_lateness"))
-        dead = await self._connection.fetch(statements.text("dead_by_consumer"))
-        breakers = await self._connection.fetch(statements.text("open_breakers"))
+        late = await connection.fetchval(statements.text("measure_lateness"), timeout=bound)
+        dead = await connection.fetch(statements.text("dead_by_consumer"), timeout=bound)
+        breakers = await connection.fetch(statements.text("open_breakers"), timeout=bound)
         assert row is not None, "an aggregate answers one row"
         return QueueMeasured(
             pending=row["pending"],
             in_flight=row["in_flight"],
+            leases_expired=row["leases_expired"],
             dead=row["dead"],
             # nothing open is late where every lane with something pending is paused, disabled or removed
             oldest_pending_age=max(late or 0.0, 0.0) if row["pending"] else math.nan,
@@ -165,12 +185,19 @@ class Health:
         async with self._database.kept_connection() as connection:
             held = await connection.fetchval(statements.text("try_reporting_lock"), _REPORTING_LOCK)
             try:
+                if held:
+                    await connection.execute(
+                        statements.text("bound_reporter"),
+                        f"{SILENT_REPORTER_SECONDS:.0f}s",
+                        f"{MEASURING_SECONDS:.0f}s",
+                    )
                 yield Reporting(connection) if held else None
             except BaseException:
                 # the lock goes with the session, whatever state that is in
                 throw_away(connection)
                 raise
             if held:
+                await connection.execute(statements.text("unbind_reporter"))
                 await connection.fetchval(statements.text("release_session_lock"))
 
     async def ensure_partitions(self, days_ahead: int) -> int:

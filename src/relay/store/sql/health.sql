@@ -51,6 +51,17 @@ where r.rolname = session_user and d.datname = current_database();
 -- A session lock: one dispatcher holds it and reports the queue.
 select pg_try_advisory_lock($1);
 
+-- name: bound_reporter
+-- parameters: longest silence with its unit, longest statement with its unit
+-- index:
+-- The server ends this session when it has said nothing for so long, and gives its locks back.
+select set_config('idle_session_timeout', $1, false), set_config('statement_timeout', $2, false);
+
+-- name: unbind_reporter
+-- parameters:
+-- index:
+select set_config(name, reset_val, false) from pg_settings where name in ('idle_session_timeout', 'statement_timeout');
+
 -- name: release_session_lock
 -- parameters:
 -- index:
@@ -97,6 +108,8 @@ with recursive pending_lane as (
 )
 select (select count(d.due_at) from deliveries d where d.status = 'pending') as pending,
        (select h.rows from held h) as in_flight,
+       (select count(d.lease_until) from deliveries d where d.status = 'in_flight' and d.lease_until < now())
+           as leases_expired,
        (select count(*) from deliveries where status = 'dead' and discarded_at is null) as dead,
        -- a delivery id starts with the milliseconds at which its event was received, by its gateway's clock; how long ago
        -- that is, the journal knows by the database's
