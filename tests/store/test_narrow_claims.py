@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from uuid import UUID
 
 import asyncpg
@@ -120,3 +121,58 @@ async def test_a_narrow_claim_costs_no_more_for_what_was_taken_before_and_cannot
     narrow = await blocks_of_a_claim(pinned, narrow=True)
     assert narrow < 300 * 25
     assert wide - narrow > TAKEN / 4
+
+
+async def test_a_claim_costs_no_more_for_the_versions_of_its_lanes_that_an_old_snapshot_keeps(
+    pinned: asyncpg.Connection,
+) -> None:
+    """Each claim leaves one, and nobody may remove them meanwhile: as many here as some hundred claims a second leave
+    in two minutes."""
+    first_left = await pinned.fetchval("select min(due_at) from deliveries where status = 'pending'")
+    await pinned.execute("update endpoint_state set looked_from = $1", first_left)
+    few = await blocks_of_a_claim(pinned, narrow=True)
+    await pinned.execute(
+        "do $$ begin for version in 1..3000 loop"
+        " update endpoint_state set tokens = version, looked_from = looked_from,"
+        " claimed_second = claimed_second(claimed_second, now() + version / 25 * interval '1 second'); commit;"
+        " end loop; end $$"
+    )
+    await pinned.execute("update endpoint_state set looked_from = $1", first_left)
+    assert await pinned.fetchval("select pg_relation_size('endpoint_state') / 8192") > 300
+    assert await blocks_of_a_claim(pinned, narrow=True) - few < 500
+
+
+async def test_a_claim_looks_from_what_it_took_last_where_nothing_can_come_late(world: World) -> None:
+    """What has been due for long is committed. What is new may have an elder that is not, yet."""
+    old, new = await world.add_endpoints(2)
+    await world.owe(3, old, new)
+    await world.sql("update deliveries set due_at = now() - interval '1 hour' where endpoint_id = $1", old)
+    assert len((await world.claim()).deliveries) == 6
+    seen = "select looked_from from endpoint_state where endpoint_id = $1"
+    assert await world.value(seen, old) == await world.value(
+        "select max(due_at) from deliveries where endpoint_id = $1", old
+    )
+    first = await world.value("select min(due_at) from deliveries where endpoint_id = $1", new)
+    assert await world.value(seen, new) == first - timedelta(seconds=1)
+
+
+BEGUN = (
+    "update deliveries set status = 'in_flight', lease_token = gen_random_uuid(), lease_until = now(),"
+    " claimed_at = now(), acked_at = null"
+)
+ENDED = "update deliveries set status = 'delivered', lease_token = null, lease_until = null, acked_at = now()"
+
+
+async def test_whether_a_lane_is_full_is_known_without_passing_over_what_was_under_way(
+    pinned: asyncpg.Connection,
+) -> None:
+    lane = await pinned.fetchval("select endpoint_id from deliveries order by due_at limit 1")
+    await pinned.execute(f"{BEGUN} where endpoint_id = $1 and status = 'delivered'", lane)
+    await pinned.execute(f"{ENDED} where endpoint_id = $1 and status = 'in_flight'", lane)
+    newest = await pinned.fetchval("select id from deliveries where endpoint_id = $1 order by id desc limit 1", lane)
+    await pinned.execute(f"{BEGUN} where id = $1", newest)
+    await pinned.execute("update endpoint_state set full_at = now()")
+    asked = "select is_full(s) from endpoint_state s where s.endpoint_id = $1"
+    assert await pinned.fetchval(asked, lane)
+    top = json.loads(await pinned.fetchval(f"explain (analyze, buffers, format json) {asked}", lane))[0]["Plan"]
+    assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 50

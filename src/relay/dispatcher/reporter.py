@@ -13,7 +13,9 @@ from relay.domain.housekeeping import ReportingEnded
 from relay.domain.telemetry import Listener, Loop, LoopSucceeded
 from relay.store.health import REPORTING_EVERY_SECONDS, Health, Promises, Reporting
 
-EVERY_SECONDS = REPORTING_EVERY_SECONDS
+EVERY_SECONDS, LONGEST_SECONDS = REPORTING_EVERY_SECONDS, 60.0
+REST_FOR_EACH = 19.0
+"""A measurement steps over what an old snapshot keeps from being cleaned away; it gets a twentieth of the time."""
 
 
 class Reporter:
@@ -37,15 +39,17 @@ class Reporter:
     async def _report(self, reporting: Reporting) -> None:
         try:
             while True:
+                began = self._ambient.monotonic()
                 self._emit(await reporting.measure(self._promises))
                 self._emit(LoopSucceeded(Loop.REPORTER))
-                await self._rest(reporting)
+                took = self._ambient.monotonic() - began
+                await self._rest(reporting, min(max(EVERY_SECONDS, REST_FOR_EACH * took), LONGEST_SECONDS))
         finally:
             self._emit(ReportingEnded())
 
-    async def _rest(self, reporting: Reporting) -> None:
+    async def _rest(self, reporting: Reporting, seconds: float) -> None:
         """Until the next measurement, or until the lock is gone: from then on another one reports."""
-        waits = [asyncio.ensure_future(each) for each in (self._ambient.sleep(EVERY_SECONDS), reporting.lost())]
+        waits = [asyncio.ensure_future(each) for each in (self._ambient.sleep(seconds), reporting.lost())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -280,7 +280,8 @@ CREATE TABLE public.endpoint_state (
     found_closed_reason text,
     full_at timestamp with time zone,
     answered_at timestamp with time zone,
-    looked_from timestamp with time zone
+    looked_from timestamp with time zone,
+    claimed_second bigint DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='50');
 
@@ -367,6 +368,12 @@ begin
         + least(p_cooldown * 2.0::double precision ^ least(s.trips - 1, 1000), p_max_cooldown) * interval '1 second';
     return s;
 end $$;
+
+CREATE FUNCTION public.claimed_second(p_before bigint, p_now timestamp with time zone) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select greatest(p_before, extract(epoch from p_now)::bigint)
+$$;
 
 CREATE FUNCTION public.closed_by(e public.endpoints, s public.endpoint_state, p_breaker boolean, p_now timestamp with time zone) RETURNS text
     LANGUAGE sql STABLE
@@ -612,9 +619,11 @@ $$;
 CREATE FUNCTION public.is_full(s public.endpoint_state) RETURNS boolean
     LANGUAGE sql STABLE
     AS $$
-    select s.full_at is not null
-       and exists (select from deliveries d where d.endpoint_id = s.endpoint_id and d.status = 'in_flight'
-                                              and d.lease_token is not null)
+    select s.full_at is not null and coalesce((
+        select true from deliveries d
+        where d.endpoint_id = s.endpoint_id and d.status >= 'in_flight' and d.status <= 'in_flight'
+          and d.lease_token is not null
+        order by d.status desc, d.id desc limit 1), false)
 $$;
 
 CREATE FUNCTION public.lane_closed_by(e public.endpoints) RETURNS text
@@ -994,6 +1003,12 @@ begin
     where d.id = any (owed) and d.receipt_id = any (revived) and d.status = 'void';
     return revived;
 end $$;
+
+CREATE FUNCTION public.state_of(p_endpoint uuid) RETURNS SETOF public.endpoint_state
+    LANGUAGE sql STABLE
+    AS $$
+    select s.* from endpoint_state s where s.endpoint_id = p_endpoint order by s.claimed_second desc limit 1
+$$;
 
 CREATE FUNCTION public.sweep_pruned_day(p_day date, p_after uuid, p_last uuid, p_batch integer) RETURNS TABLE(reached uuid, receipts bigint, deliveries bigint)
     LANGUAGE plpgsql
@@ -1577,7 +1592,7 @@ ALTER TABLE ONLY public.delivery_attempts_default
     ADD CONSTRAINT delivery_attempts_default_pkey PRIMARY KEY (delivery_id, at, lease_token);
 
 ALTER TABLE ONLY public.endpoint_state
-    ADD CONSTRAINT endpoint_state_pkey PRIMARY KEY (endpoint_id);
+    ADD CONSTRAINT endpoint_state_pkey PRIMARY KEY (endpoint_id, claimed_second);
 
 ALTER TABLE ONLY public.endpoints
     ADD CONSTRAINT endpoints_pkey PRIMARY KEY (id);

@@ -25,7 +25,8 @@
 -- marked once it is stuck.
 --
 -- A `narrow` claim visits every endpoint in turn, whether something of it is pending or not, and looks in its lane only
--- from `looked_from` on: it passes over nothing that was taken before, and may miss what came late.
+-- from `looked_from` on: it passes over nothing that was taken before, and may miss what came late. A lane's state is
+-- looked for from `claimed_second` on, which spares it the versions that an old snapshot keeps.
 --
 -- With `announced` (null: everything) only these deliveries are claimed, as far as their lanes give anything: lanes and
 -- gates are as ever, but nothing else is looked at, and there is no rotation. `left_over` are those of them that are
@@ -45,10 +46,10 @@ with recursive announced as materialized (
     ) d
 ), lane as (
     select $1::uuid as endpoint_id, false as around, false as open, false as marked, null::text as gate, 0 as room,
-           false as doubtful, 0 as visits, 0 as opens, 0 as doubts
+           false as doubtful, 0::bigint as claimed_second, 0 as visits, 0 as opens, 0 as doubts
     union all
     select n.endpoint_id, n.around, coalesce(g.open, false), coalesce(g.marked, false), g.gate, coalesce(g.room, 0),
-           coalesce(g.doubtful, false), l.visits + 1, l.opens + case when g.open then 1 else 0 end,
+           coalesce(g.doubtful, false), g.claimed_second, l.visits + 1, l.opens + case when g.open then 1 else 0 end,
            l.doubts + case when g.open and g.doubtful then g.room else 0 end
     from lane l
     cross join lateral (
@@ -57,10 +58,10 @@ with recursive announced as materialized (
            and d.endpoint_id <= case when l.around then $1::uuid else 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid end
          order by d.endpoint_id, d.due_at limit 1)
         union all
-        (select s.endpoint_id, first_due(s.endpoint_id, s.looked_from), l.around from endpoint_state s
-         where s.endpoint_id > l.endpoint_id and $14
-           and s.endpoint_id <= case when l.around then $1::uuid else 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid end
-         order by s.endpoint_id limit 1)
+        (select e.id, '-infinity'::timestamptz, l.around from endpoints e
+         where e.id > l.endpoint_id and $14
+           and e.id <= case when l.around then $1::uuid else 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid end
+         order by e.id limit 1)
         union all
         (select d.endpoint_id, d.due_at, true from deliveries d
          where d.status = 'pending' and not l.around and d.endpoint_id <= $1::uuid and not $14 and $15::uuid[] is null
@@ -70,17 +71,17 @@ with recursive announced as materialized (
          where a.endpoint_id > l.endpoint_id and $15::uuid[] is not null
          order by a.endpoint_id limit 1)
         union all
-        (select s.endpoint_id, first_due(s.endpoint_id, s.looked_from), true from endpoint_state s
-         where not l.around and s.endpoint_id <= $1::uuid and $14
-         order by s.endpoint_id limit 1)
+        (select e.id, '-infinity'::timestamptz, true from endpoints e
+         where not l.around and e.id <= $1::uuid and $14
+         order by e.id limit 1)
         limit 1
     ) n
     left join lateral (
-        select f.room, f.doubtful, f.gate, f.gate is null as open,
+        select f.room, f.doubtful, f.gate, s.claimed_second, f.gate is null as open,
                f.gate is not null and f.gate is distinct from s.found_closed_reason
                    and (f.gate <> 'endpoint_concurrency' or e.id = any ($10::uuid[])) as marked
         from endpoints e
-        join endpoint_state s on s.endpoint_id = e.id
+        cross join lateral state_of(e.id) s
         cross join lateral (select array_position($5::uuid[], e.id) as place offset 0) p
         cross join lateral (
             select d.doubtful,
@@ -94,6 +95,7 @@ with recursive announced as materialized (
                    coalesce(closed_by(e, s, $11, now()), case when r.room <= 0 then 'endpoint_concurrency' end) as gate
         ) f
         where e.id = n.endpoint_id and n.due_at <= now() and e.removed_at is null
+          and (not $14 or first_due(e.id, s.looked_from) <= now())
         offset 0
     ) g on true
     where l.visits < 512 and l.opens < least(64, $2)
@@ -107,7 +109,7 @@ with recursive announced as materialized (
     from lane l
 ), locked as materialized (
     -- as the lane is now that nobody else changes it
-    select l.endpoint_id, l.visits, l.open, l.doubtful, l.room as slots, s.found_closed_at, s.found_closed_reason,
+    select l.endpoint_id, l.claimed_second, l.visits, l.open, l.doubtful, l.room as slots, s.found_closed_at, s.found_closed_reason,
            s.available, s.probing, s.probe_seconds, s.opens_at, s.looked_from, l.gate,
            l.marked and l.gate is distinct from s.found_closed_reason as marked,
            case when not l.open or s.gate is not null then 0
@@ -121,7 +123,7 @@ with recursive announced as materialized (
                opens_at(e, s0, $11) as opens_at, coalesce(e.timeout_seconds, $12) + $13 as probe_seconds
         from endpoint_state s0
         join endpoints e on e.id = s0.endpoint_id
-        where s0.endpoint_id = l.endpoint_id
+        where s0.endpoint_id = l.endpoint_id and s0.claimed_second >= l.claimed_second
         for no key update of s0 skip locked
     ) s
     where l.open or l.marked
@@ -149,7 +151,9 @@ with recursive announced as materialized (
     where g.room > 0
     limit $2
 ), taken as (
-    select p.endpoint_id, p.visits, count(*) as rows, min(p.due_at) as earliest
+    -- what is appended is due since its transaction began, and so may still come in behind what is new
+    select p.endpoint_id, p.visits, count(*) as rows,
+           least(max(p.due_at), greatest(min(p.due_at), now() - interval '10 seconds') - interval '1 second') as all_before
     from picked p group by p.endpoint_id, p.visits
 ), filled as (
     -- where a full batch goes on, unless with the first lane: behind the one that filled it, or before it if it was cut
@@ -175,13 +179,13 @@ with recursive announced as materialized (
         probe_until = case when t.rows > 0 and g.probing then now() + g.probe_seconds * interval '1 second'
                            else s.probe_until end,
         full_at = case when t.rows is null then s.full_at when t.rows >= g.slots then now() end,
-        -- a second less: what is appended is due since its transaction began
-        looked_from = case when t.rows > 0 and $15::uuid[] is null then greatest(t.earliest - interval '1 second', g.looked_from)
+        looked_from = case when t.rows > 0 and $15::uuid[] is null then greatest(t.all_before, g.looked_from)
                            else s.looked_from end,
+        claimed_second = claimed_second(s.claimed_second, now()),
         found_closed_at = case when g.marked then now() end,
         found_closed_reason = case when g.marked then g.gate end
     from locked g left join taken t on t.endpoint_id = g.endpoint_id
-    where s.endpoint_id = g.endpoint_id and (t.rows > 0 or g.marked)
+    where s.endpoint_id = g.endpoint_id and s.claimed_second >= g.claimed_second and (t.rows > 0 or g.marked)
     returning s.endpoint_id, s.found_closed_reason
 ), deferred as (
     insert into delivery_attempts

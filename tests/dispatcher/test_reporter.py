@@ -1,0 +1,43 @@
+"""How often the queue is measured, whatever that costs."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from relay.dispatcher.reporter import Reporter
+from relay.domain.housekeeping import QueueMeasured
+from relay.store.database import Database
+from relay.store.health import DEFAULT_PROMISES, Health
+from tests.support.world import Ear, real_ambient
+
+
+class Enough(Exception):
+    """The reporter has rested often enough."""
+
+
+@pytest.mark.parametrize(
+    ("took", "rests"), [(0.010, 5.0), (0.2, 5.0), (1.35, 25.65), (3.0, 57.0), (100.0, 60.0)], ids=str
+)
+async def test_a_measurement_takes_a_twentieth_of_the_time_and_there_is_one_every_minute(
+    database: Database, took: float, rests: float
+) -> None:
+    """As long as nothing can be cleaned away one may take a second or more, of the two cores that there are."""
+    ear, rested = Ear(), []
+    clock = itertools.count(0.0, took)
+
+    async def sleep(seconds: float) -> None:
+        rested.append(seconds)
+        if len(rested) == 2:
+            raise Enough
+        await asyncio.sleep(0)
+
+    ambient = replace(real_ambient(), monotonic=lambda: next(clock), sleep=sleep)
+    reporter = Reporter(store=Health(database), promises=DEFAULT_PROMISES, ambient=ambient, emit=ear)
+    with pytest.raises(Enough):
+        await reporter.run()
+    assert rested == pytest.approx([rests, rests])
+    assert len(ear.of(QueueMeasured)) == 2
