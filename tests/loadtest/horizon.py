@@ -18,6 +18,7 @@ from itertools import pairwise
 
 import asyncpg
 
+from relay.loadtest.accounting import tree_seconds
 from relay.loadtest.backlog import Shape
 from relay.loadtest.children import Child, child
 from relay.loadtest.installation import Installation, installation, sink_url
@@ -55,29 +56,50 @@ async def snapshot(dsn: str) -> AsyncIterator[None]:
         await connection.close()
 
 
-async def rates(sink: Child, events: int, seconds: float, title: str) -> list[float]:
-    """Deliveries per second, sample by sample. Raises `RuntimeError` once all events have arrived."""
-    seen = [(time.monotonic(), sink.ask()["requests"])]
-    while seen[-1][0] < seen[0][0] + seconds:
-        await asyncio.sleep(SAMPLE_SECONDS)
-        seen.append((time.monotonic(), sink.ask()["requests"]))
-        (before, had), (now, has) = seen[-2:]
-        if has >= events:
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What is measured: the dispatchers of an installation, and who receives their `events`."""
+
+    ground: Installation
+    dispatchers: Child
+    sink: Child
+    events: int
+
+    def sample(self) -> tuple[float, int, float]:
+        """The time, the deliveries and the processor time of dispatchers and PostgreSQL so far, in seconds.
+
+        Raises `RuntimeError` once all events have arrived.
+        """
+        arrived = self.sink.ask()["requests"]
+        if arrived >= self.events:
             raise RuntimeError("the backlog came to its end before the measurement did: give it more --events")
-        say(f"{title:>20} {(has - had) / (now - before):8,.0f} deliveries/s")
-    return [(has - had) / (now - before) for (before, had), (now, has) in pairwise(seen)]
+        return time.monotonic(), arrived, tree_seconds(self.dispatchers.pid) + self.ground.postgres_seconds()
+
+    async def rates(self, seconds: float, title: str) -> list[float]:
+        """Deliveries per second, sample by sample. Raises `RuntimeError` once all events have arrived."""
+        seen = [self.sample()]
+        while seen[-1][0] < seen[0][0] + seconds:
+            await asyncio.sleep(SAMPLE_SECONDS)
+            seen.append(self.sample())
+            (began, had, used), (now, has, uses) = seen[-2:]
+            if has == had:
+                raise RuntimeError("nothing is delivered: see dispatcher.log")
+            cost = (uses - used) / (has - had) * 1e6
+            say(f"{title:>20} {(has - had) / (now - began):8,.0f} deliveries/s {cost:7,.0f} µs of processor time each")
+        return [(has - had) / (now - began) for (began, had, _), (now, has, _) in pairwise(seen)]
 
 
 async def measure(plan: Plan, ground: Installation) -> bool:
     """Print the rates; answers whether enough of them is left."""
     with child("relay.loadtest.sink") as sink:
         await ground.fill(sink_url(sink), Shape(plan.events, plan.endpoints, 300))
-        with ground.dispatcher(2):
+        with ground.dispatcher(2) as dispatchers:
+            running = Running(ground, dispatchers, sink, plan.events)
             await asyncio.sleep(WARM_UP_SECONDS)
-            before = await rates(sink, plan.events, plan.usual_seconds, "before")
+            before = await running.rates(plan.usual_seconds, "before")
             async with snapshot(ground.dsn):
-                pinned = await rates(sink, plan.events, plan.pinned_seconds, "with an old snapshot")
-            after = await rates(sink, plan.events, plan.usual_seconds, "after")
+                pinned = await running.rates(plan.pinned_seconds, "with an old snapshot")
+            after = await running.rates(plan.usual_seconds, "after")
     usual = [mean(before), mean(after)]
     last = pinned[-max(len(pinned) // 3, 1) :]
     say(
