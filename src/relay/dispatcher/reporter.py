@@ -13,9 +13,10 @@ from relay.domain.housekeeping import ReportingEnded
 from relay.domain.telemetry import Listener, Loop, LoopSucceeded
 from relay.store.health import REPORTING_EVERY_SECONDS, Health, Promises, Reporting
 
-EVERY_SECONDS, LONGEST_SECONDS = REPORTING_EVERY_SECONDS, 60.0
+EVERY_SECONDS, LONGEST_SECONDS = REPORTING_EVERY_SECONDS, 30.0
 REST_FOR_EACH = 19.0
-"""A measurement steps over what an old snapshot keeps from being cleaned away; it gets a twentieth of the time."""
+"""A measurement steps over what an old snapshot keeps from being cleaned away; it gets a twentieth of the time. The
+longest rest is shorter than the server bears with a silent holder of the lock."""
 
 
 class Reporter:
