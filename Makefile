@@ -56,6 +56,11 @@ test: check domain-coverage  ## set up, check, then run every test
 failover: setup  ## lose twenty primaries under load, and nothing that was accepted
 	@RELAY_FAILOVER_ROUNDS=20 $(BIN)/python -m pytest -q --timeout 1800 tests/system/test_quorum_machines_lost.py
 
+.PHONY: fleet
+fleet: setup  ## start, stop, kill and halt processes of a fleet at random for some minutes; RELAY_FLEET_SEED repeats one
+	@RELAY_FLEET_ROUNDS=60 RELAY_FLEET_SEED=$${RELAY_FLEET_SEED:-$$(date +%s)} \
+		$(BIN)/python -m pytest -q -s --timeout 1800 tests/system/test_fleet.py
+
 .PHONY: domain-coverage
 domain-coverage: setup  ## the domain's own tests must take each of its branches
 	@$(BIN)/coverage run -m pytest -q tests/domain

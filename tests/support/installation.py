@@ -54,6 +54,14 @@ FAST = {
 }
 """Settings with which an installation of the tests differs from a person's: endpoints on loopback, quick retries."""
 
+BRIEF_LEASE = {
+    "connect_timeout_secs": "1",
+    "read_timeout_secs": "1",
+    "total_timeout_secs": "1",
+    "lease_secs": "6.1",
+}
+"""For a dispatcher: the shortest lease that its rules allow. What a dead process held comes back soon."""
+
 UNLIMITED = {"rate_per_second": 100_000, "burst": 100_000, "max_in_flight": 64}
 """Fields of an endpoint that no rate holds back."""
 

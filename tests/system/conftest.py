@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -172,6 +172,16 @@ def receiver() -> Iterator[Receiver]:
     """The testkit's receiver, keeping what arrives."""
     with Receiver() as running:
         yield running
+
+
+TRANSPORTS: Mapping[str, Mapping[str, str]] = {"polling": {}}
+"""The ways in which dispatchers learn of what is due, with the settings for each."""
+
+
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def transport(request: pytest.FixtureRequest) -> Mapping[str, str]:
+    """Settings of an installation; whatever asks for them is claimed of each way."""
+    return TRANSPORTS[request.param]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,38 +1,44 @@
-"""The gates with real processes: two dispatchers send no more than one would, and what waits loses nothing."""
+"""The gates with real processes: four dispatchers send no more than one would, and what waits loses nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tests.support.gate import Gate
-from tests.support.installation import Installation, Service, add_endpoint, api, eventually, kill, metrics, replaced
+from tests.support.installation import (
+    BRIEF_LEASE,
+    Installation,
+    Service,
+    add_endpoint,
+    api,
+    eventually,
+    kill,
+    metrics,
+    replaced,
+)
 from tests.support.producer import Producer, numbered
 from tests.support.receiver import Receiver
 
 DEADLINE = 90.0
 
+DISPATCHERS = 4
+
 RATE, BURST, BACKLOG = 5.0, 5, 40
 
-BRIEF_LEASE = {
-    "connect_timeout_secs": "1",
-    "read_timeout_secs": "1",
-    "total_timeout_secs": "1",
-    "lease_secs": "6.1",
-}
 PROBE_SECONDS = 1.0 + 5.0
 """What a probe has before another one may try: its timeout and the grace."""
 
 COOLDOWN, LONGEST_COOLDOWN = 0.3, 0.6
 COOLDOWNS = {"breaker_cooldown_secs": str(COOLDOWN), "breaker_max_cooldown_secs": str(LONGEST_COOLDOWN)}
-FIRST_FAILURES = 20
-"""Two dispatchers begin with a window of four each, and may send one at a time after the first failure, until the fifth
-is on record."""
+FIRST_FAILURES = 10 * DISPATCHERS
+"""Each begins with a window of four, and may send one at a time after the first failure, until the fifth is on
+record."""
 
 FAR_POLL = {"poll_secs": "60"}
 AT_ONCE_SECONDS = 20.0
@@ -73,11 +79,12 @@ async def assert_within_the_limit(installation: Installation, receiver: Receiver
     assert most_over_the_limit([at for _, at in arrivals]) <= RATE * jitter + 0.01
 
 
-async def test_two_dispatchers_send_a_limited_endpoint_no_more_than_one_would(
-    installation: Installation, receiver: Receiver
+async def test_four_dispatchers_send_a_limited_endpoint_no_more_than_one_would(
+    installation: Installation, receiver: Receiver, transport: Mapping[str, str]
 ) -> None:
+    installation.environment |= transport
     gateway = installation.gateway()
-    dispatchers = [installation.dispatcher() for _ in range(2)]
+    dispatchers = [installation.dispatcher() for _ in range(DISPATCHERS)]
     assert all(dispatcher.started for dispatcher in dispatchers)
     add_endpoint(gateway, receiver.url(), rate_per_second=RATE, burst=BURST)
     await Producer([gateway.url]).post(numbered(BACKLOG), DEADLINE)
@@ -169,16 +176,17 @@ def probes(came: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
 
 
 async def test_a_thousand_deliveries_behind_an_open_breaker_cost_one_connection_per_cooldown_and_no_attempt(
-    installation: Installation,
+    installation: Installation, transport: Mapping[str, str]
 ) -> None:
-    """Cases C78 and C90: the dead endpoint of many cooldowns."""
+    """Cases C78 and C90: the dead endpoint of many cooldowns, over four dispatchers."""
     owed, windows = 1_000, 12
+    installation.environment |= transport
     async with doorman() as door:
         gateway = installation.gateway()
         endpoint = add_endpoint(gateway, door.gate.url)
         await Producer([gateway.url]).post(numbered(owed), DEADLINE)
         limits = COOLDOWNS | {"retry_max_attempts": "3"}
-        dispatchers = [installation.dispatcher(**limits) for _ in range(2)]
+        dispatchers = [installation.dispatcher(**limits) for _ in range(DISPATCHERS)]
         await enough_probes(door, windows)
 
         probed = probes(door.came)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from collections.abc import Mapping
 
 from relay.store.database import Database
 from relay.store.journal import Journal, Versions
@@ -18,6 +19,11 @@ IDLE_SECONDS = 8.0
 SHARE_OF_A_CORE = 0.05
 """Several times what is measured on a quiet machine: this counts processor time, which others cannot use up."""
 
+GATEWAYS, DISPATCHERS, WORKERS = 2, 4, 2
+A_GATEWAY_ASKS, A_DISPATCHER_ASKS = 2.0, 8.0
+"""Transactions a second, more than twice what they are. Each poll asks for a claim and then for how long there is
+nothing to claim; every few seconds come the heartbeat and a round of each housekeeping loop."""
+
 DEADLINE = 60.0
 AT_ONCE_SECONDS = 15.0
 """On a machine that is busy with other tests; the poll, which would find the event too, comes every 60 seconds."""
@@ -25,27 +31,45 @@ AT_ONCE_SECONDS = 15.0
 FRESH_EVENTS = 20
 
 
-async def test_idle_processes_use_next_to_no_processor_time(installation: Installation, receiver: Receiver) -> None:
-    gateway, dispatcher = installation.gateway(), installation.dispatcher(heartbeat_secs="5")
-    add_endpoint(gateway, receiver.url())
+async def transactions(installation: Installation) -> int:
+    """How many the database has seen, this question included. Sessions tell of theirs once they idle for a second."""
+    return int(
+        await installation.value(
+            "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()"
+        )
+    )
+
+
+async def test_an_idle_fleet_uses_next_to_no_processor_time_and_asks_the_database_next_to_nothing(
+    installation: Installation, receiver: Receiver, transport: Mapping[str, str]
+) -> None:
+    installation.environment |= transport
+    gateways = [installation.gateway(heartbeat_secs="5") for _ in range(GATEWAYS)]
+    dispatchers = [installation.dispatcher(heartbeat_secs="5", workers=str(WORKERS)) for _ in range(DISPATCHERS)]
+    add_endpoint(gateways[0], receiver.url())
     # what is only made for a first event is made
-    await Producer([gateway.url], connections=1).post(numbered(10), DEADLINE)
-    await installation.all_closed(10, DEADLINE)
+    await Producer([each.url for each in gateways], connections=2).post(numbered(20), DEADLINE)
+    await installation.all_closed(20, DEADLINE)
+    assert all(each.started for each in dispatchers)
 
     processes = {
-        "gateway": gateway.worker(),
-        "its parent": gateway.pid,
-        "dispatcher": dispatcher.worker(),
-        "the dispatcher's parent": dispatcher.pid,
+        f"{service} {role}": pid
+        for service in (*gateways, *dispatchers)
+        for role, pid in (("parent", service.pid), *service.workers().items())
     }
+    assert len(processes) == 2 * GATEWAYS + (1 + WORKERS) * DISPATCHERS
     before = {name: cpu_seconds(pid) for name, pid in processes.items()}
-    began = time.monotonic()
+    seen, began = await transactions(installation), time.monotonic()
     # nothing is waited for: that nothing happens is the test
     await asyncio.sleep(IDLE_SECONDS)
-    passed = time.monotonic() - began
+    passed, asked = time.monotonic() - began, await transactions(installation) - seen
     shares = {name: (cpu_seconds(pid) - before[name]) / passed for name, pid in processes.items()}
-    print("share of a core when idle:", {name: f"{share:.2%}" for name, share in shares.items()})  # noqa: T201 - to read
+    by_share = sorted(shares.items(), key=lambda each: -each[1])
+    print("share of a core when idle:", {name: f"{share:.2%}" for name, share in by_share})  # noqa: T201 - to read
+    print(f"{asked / passed:.1f} transactions a second, of {len(processes)} processes")  # noqa: T201 - to read
     assert max(shares.values()) < SHARE_OF_A_CORE, shares
+    allowed = GATEWAYS * A_GATEWAY_ASKS + DISPATCHERS * WORKERS * A_DISPATCHER_ASKS
+    assert asked < allowed * passed
 
 
 async def test_a_fresh_event_is_at_its_endpoint_at_once_although_all_was_quiet(

@@ -10,20 +10,21 @@ import pytest
 
 from tests.support.accounting import assert_complete
 from tests.support.gate import Gate
-from tests.support.installation import Installation, add_endpoint, eventually, kill, metrics, replaced
+from tests.support.installation import (
+    BRIEF_LEASE,
+    Installation,
+    add_endpoint,
+    eventually,
+    kill,
+    metrics,
+    replaced,
+)
 from tests.support.producer import Producer, numbered
 from tests.support.receiver import Receiver
 
 EVENTS = 1_000
 DEADLINE = 90.0
 
-BRIEF_LEASE = {
-    "connect_timeout_secs": "1",
-    "read_timeout_secs": "1",
-    "total_timeout_secs": "1",
-    "lease_secs": "6.1",
-}
-"""The shortest lease that its rules allow: what a dead process held comes back soon."""
 
 LEASE_AND_SWEEP_SECONDS = 6.1 + 5.0
 MARGIN_SECONDS = 15.0

@@ -6,17 +6,11 @@ import signal
 import time
 
 from tests.support.gate import Gate
-from tests.support.installation import Installation, add_endpoint, eventually, kill, metrics
+from tests.support.installation import BRIEF_LEASE, Installation, add_endpoint, eventually, kill, metrics
 from tests.support.producer import Producer, numbered
 from tests.support.receiver import Receiver
 
 DEADLINE = 60.0
-SETTINGS = {
-    "connect_timeout_secs": "1",
-    "read_timeout_secs": "1",
-    "total_timeout_secs": "1",
-    "lease_secs": "6.1",
-}
 
 
 async def test_a_stalled_dispatchers_late_outcome_is_kept_as_an_attempt_and_refused_by_its_token(
@@ -25,7 +19,7 @@ async def test_a_stalled_dispatchers_late_outcome_is_kept_as_an_attempt_and_refu
     """Case C109."""
     async with Gate() as gate:
         gateway = installation.gateway()
-        stalled = installation.dispatcher(**SETTINGS)
+        stalled = installation.dispatcher(**BRIEF_LEASE)
         add_endpoint(gateway, gate.url)
         await Producer([gateway.url]).post(numbered(1), DEADLINE)
         first = await gate.visit(DEADLINE)
@@ -33,7 +27,7 @@ async def test_a_stalled_dispatchers_late_outcome_is_kept_as_an_attempt_and_refu
         kill(worker, signal.SIGSTOP)
         first.answer(200)
 
-        heir = installation.dispatcher(**SETTINGS)
+        heir = installation.dispatcher(**BRIEF_LEASE)
         second = await gate.visit(DEADLINE)
         assert (second.delivery_id, second.attempt) == (first.delivery_id, 2)
 
@@ -71,7 +65,7 @@ async def test_a_stalled_dispatchers_late_outcome_is_kept_as_an_attempt_and_refu
 
 ENDPOINTS = 10
 STALL_SECONDS = 3.0
-"""Longer than any of the settings' timeouts, shorter than the lease."""
+"""Longer than any of the timeouts, shorter than the lease."""
 
 
 async def test_a_dispatcher_that_stood_still_for_a_while_blames_no_endpoint_for_it(
@@ -79,7 +73,7 @@ async def test_a_dispatcher_that_stood_still_for_a_while_blames_no_endpoint_for_
 ) -> None:
     """C23: each of them answered while nobody looked. What came of it is unknown, and tried again; none has failed."""
     gateway = installation.gateway()
-    dispatcher = installation.dispatcher(**SETTINGS)
+    dispatcher = installation.dispatcher(**BRIEF_LEASE)
     for number in range(ENDPOINTS):
         add_endpoint(gateway, receiver.url(f"/slow/{number}?ms=700"))
     await Producer([gateway.url]).post(numbered(1), DEADLINE)
