@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
 
 import pytest
 import uvloop
 
+from relay.broker import RedisStreams, read_address
+from relay.domain.telemetry import Listener
 from tests.broker.grounds import Ground, MemoryGround, RedisGround
 from tests.support.memory_broker import MemoryStream
 from tests.support.stream_server import KINDS, StreamServer, find_stream_program
@@ -41,6 +44,39 @@ def server(request: pytest.FixtureRequest, servers: Callable[[str], StreamServer
     running = servers(request.param)
     running.client.flushall()
     return running
+
+
+OwnServer = Callable[..., StreamServer]
+
+
+@pytest.fixture(params=KINDS)
+def own_server(
+    request: pytest.FixtureRequest,
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
+) -> Iterator[OwnServer]:
+    """Starts servers of each kind in turn for one test alone, with options of their own."""
+    program = find_stream_program(request.param, pytestconfig, tmp_path_factory)
+    with ExitStack() as stack:
+
+        def start(*options: str, sentinel: bool = False) -> StreamServer:
+            return stack.enter_context(StreamServer(program, tmp_path, *options, sentinel=sentinel))
+
+        yield start
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Callable[..., RedisStreams]]:
+    """Makes consumers by url, which are closed with the test."""
+    async with AsyncExitStack() as stack:
+
+        def made(url: str, consumer: str = "a", emit: Listener = lambda _: None) -> RedisStreams:
+            broker = RedisStreams(read_address(url), consumer=consumer, emit=emit)
+            stack.push_async_callback(broker.close)
+            return broker
+
+        yield made
 
 
 @pytest.fixture

@@ -23,8 +23,9 @@ class _Held:
 
 
 class MemoryStream:
-    """What a server holds. Switches: `is_away` has every call raise; `freeze` has calls hang for their bound and raise;
-    `flush` loses everything; `insert_alien` adds an entry that is not Relay's. `calls` counts what was asked."""
+    """What a server holds. Switches: from `go_away` to `come_back` (or with `is_away`) every call raises; from `freeze`
+    to `thaw` calls hang for their bound and raise; `flush` loses everything; `insert_alien` adds an entry that is not
+    Relay's. `calls` counts what was asked."""
 
     def __init__(self, *, bound_seconds: float = 0.2) -> None:
         self.is_away = False
@@ -40,6 +41,15 @@ class MemoryStream:
         self._changed = asyncio.Event()
         self._flowing = asyncio.Event()
         self._flowing.set()
+
+    def go_away(self) -> None:
+        """From now on refuse everything, and end the reads that wait."""
+        self.is_away = True
+        self._wake()
+
+    def come_back(self) -> None:
+        """Answer again, with what there was."""
+        self.is_away = False
 
     def freeze(self) -> None:
         """From now on answer nothing."""

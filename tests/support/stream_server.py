@@ -98,8 +98,13 @@ class StreamServer:
         self.client.close()
         self.kill()
 
-    def start(self) -> None:
-        """Start it, empty, and return when it answers. Raises `NotInTime` with what it said."""
+    @property
+    def folder(self) -> Path:
+        """Where it works."""
+        return self._folder
+
+    def start(self, *options: str, wait: bool = True) -> None:
+        """Start it, empty, and return when it answers, or at once. Raises `NotInTime` with what it said."""
         self._folder.mkdir(parents=True, exist_ok=True)
         place = ["--port", str(self.port), "--bind", LOOPBACK, "--dir", str(self._folder)]
         if self._sentinel:
@@ -107,7 +112,7 @@ class StreamServer:
             settings.write_text("\n".join(self._options) + "\n")
             command = [str(self._program.path), str(settings), *place, "--sentinel"]
         else:
-            command = [str(self._program.path), *place, "--save", "", "--appendonly", "no", *self._options]
+            command = [str(self._program.path), *place, "--save", "", "--appendonly", "no", *self._options, *options]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -117,24 +122,24 @@ class StreamServer:
                 cwd=self._folder,
                 env={"PATH": os.defpath, "TMPDIR": str(self._folder), **self._program.environment},
             )
-        self.until("answers", self._answers)
+        if wait:
+            self._until_it_answers()
 
     def _answers(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, f"the server ended: {self.log}"
         try:
             return bool(self.client.ping())
+        except redis.AuthenticationError:  # it wants a password
+            return True
         except (redis.ConnectionError, redis.TimeoutError):
             return False
-        except redis.ResponseError:  # it wants a password, say
-            return True
 
-    def until(self, what: str, ask: Any) -> None:
-        """Return once `ask` answers yes. Raises `NotInTime`."""
+    def _until_it_answers(self) -> None:
         ends = time.monotonic() + READY_SECONDS
-        while not ask():
+        while not self._answers():
             if time.monotonic() > ends:
-                raise NotInTime(f"not within {READY_SECONDS:g} s: {what}; it said {self.log}")
+                raise NotInTime(f"not within {READY_SECONDS:g} s: the server answers; it said {self.log}")
             time.sleep(LOOK_AGAIN_SECONDS)
 
     def kill(self) -> None:

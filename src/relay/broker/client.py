@@ -1,4 +1,4 @@
-"""redis-py, set up so that nothing in it waits, retries or decodes by a default.
+"""redis-py, set up so that nothing in it waits, goes on trying or decodes by a default.
 
 Owns how connections are made: to one server or to the primary that Sentinels name, with TLS where the url says so.
 Every connection asks for the server's version first. Invariant: the socket's timeout is longer than the longest read; a
@@ -13,6 +13,7 @@ from typing import Any
 from redis.asyncio import Connection, ConnectionPool, Redis, Sentinel, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as ConnectionLost
 from redis.utils import str_if_bytes
 
 from relay.broker.address import Address
@@ -99,13 +100,14 @@ class Client:
 
 
 def _plain(seconds: float, to_connect: float) -> dict[str, Any]:
-    """No retries: a call that failed is its caller's to repeat, who meanwhile polls. The protocol is the one that every
-    server since 7.0 answers alike."""
+    """One retry, at once, of what a closed connection took with it: the server may have closed what lay idle, and a
+    primary may have been demoted. More is the caller's to repeat, who meanwhile polls. The protocol is the one that
+    every server since 7.0 answers alike."""
     return {
         "socket_timeout": seconds,
         "socket_connect_timeout": to_connect,
         "socket_keepalive": True,
-        "retry": Retry(NoBackoff(), 0),
+        "retry": Retry(NoBackoff(), 1, supported_errors=(ConnectionLost,)),
         "protocol": 2,
         "driver_info": None,
     }
