@@ -413,11 +413,9 @@ def test_no_authorities_at_all_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.level is Level.FAULT
 
 
-def test_settings_without_effect_are_a_warning_and_promises_that_are_not_kept_a_fault() -> None:
-    refused = machine.examine_settings(read({"RELAY_BROKER_URL": "redis://cache"}))
+def test_a_broker_that_cannot_be_meant_is_a_fault() -> None:
+    refused = machine.examine_settings(read({"RELAY_BROKER_URL": "redis+sentinel://cache"}))
     assert [each.level for each in refused] == [Level.FAULT]
-    idle = machine.examine_settings(read({"RELAY_BROKER_SWEEP_SECS": "30"}))
-    assert [each.level for each in idle] == [Level.WARNING]
 
 
 def test_a_certificate_that_cannot_be_used_is_a_fault(tmp_path: Path) -> None:

@@ -37,18 +37,34 @@ async def test_a_dispatcher_that_takes_nothing_new_says_so(monkeypatch: pytest.M
     assert (reply.status, reply.json()) == (503, {"status": "draining"})
 
 
+async def test_a_dispatcher_without_a_broker_or_with_one_that_serves_is_ready() -> None:
+    reply = await call(APP, "GET", "/readyz")
+    assert (reply.status, reply.json()) == (200, {"ready": True, "checks": {"dispatcher": "ok", "broker": "ok"}})
+
+
+async def test_a_dispatcher_that_does_without_its_broker_says_why() -> None:
+    reply = await call(dispatcher_http(DISPATCHER.expose, DISPATCHER.is_draining, lambda: "gone"), "GET", "/readyz")
+    assert (reply.status, reply.json()["checks"]["broker"]) == (503, "deliveries are polled for: gone")
+
+
+async def test_a_dispatcher_that_drains_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DISPATCHER, "draining", True)
+    reply = await call(APP, "GET", "/readyz")
+    assert (reply.status, reply.json()["checks"]["dispatcher"]) == (503, "draining")
+
+
 async def test_its_numbers_come_in_the_format_that_is_asked_for() -> None:
     reply = await call(APP, "GET", "/metrics", headers=[("Accept", "application/openmetrics-text")])
     assert (reply.status, reply.body) == (200, b"asked=application/openmetrics-text")
 
 
-@pytest.mark.parametrize("path", ["/", "/readyz", "/v1/events"])
+@pytest.mark.parametrize("path", ["/", "/v1/events"])
 async def test_there_is_nothing_else(path: str) -> None:
     reply = await call(APP, "GET", path)
     assert (reply.status, reply.code) == (404, "not_found")
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/metrics"])
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
 async def test_what_it_shows_is_only_read(path: str) -> None:
     reply = await call(APP, "POST", path)
     assert (reply.status, reply.code, reply.headers["allow"]) == (405, "method_not_allowed", "GET, HEAD")

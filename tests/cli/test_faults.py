@@ -118,26 +118,15 @@ def test_without_any_database_the_ways_to_one_are_named(lonely: Shell, command: 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [("RELAY_BROKER_URL", "redis://127.0.0.1")],
-)
-def test_a_promise_that_is_not_kept_yet_is_refused(lonely: Shell, setting: str, value: str, tmp_path: Path) -> None:
-    done = lonely.run("up", environment={setting: value, "RELAY_DATA_DIR": str(tmp_path / "data")})
+def test_the_url_of_no_broker_is_refused_at_the_start_and_its_password_is_not_told(
+    lonely: Shell, tmp_path: Path
+) -> None:
+    url = "redis+sentinel://:hunter2@127.0.0.1"
+    done = lonely.run("up", environment={"RELAY_BROKER_URL": url, "RELAY_DATA_DIR": str(tmp_path / "data")})
     assert done.returncode == 2
-    assert setting in only_line(done.stderr)
+    assert "RELAY_BROKER_URL cannot be used: a Sentinel url ends in" in only_line(done.stderr)
+    assert b"hunter2" not in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_setting_that_changes_nothing_yet_is_told_of_at_the_start(lonely: Shell) -> None:
-    settings = {
-        "DATABASE_URL": f"postgresql://relay@{LOOPBACK}:1/relay",
-        "RELAY_SECRET_KEYS": EXAMPLE_KEY,
-        "RELAY_BIND": f"{LOOPBACK}:0",
-        "RELAY_BROKER_SWEEP_SECS": "7",
-    }
-    done = lonely.run("gateway", environment=settings)
-    assert b"not in force yet, so of no effect: RELAY_BROKER_SWEEP_SECS" in done.stderr
 
 
 def test_a_relay_that_is_not_there_is_told_with_the_remedy(lonely: Shell) -> None:

@@ -2,7 +2,7 @@
 
 import re
 
-from relay.settings import Force, rows
+from relay.settings import rows
 from tests.docs.generated import COMMAND, SETTINGS
 from tests.docs.tree import SOURCE
 
@@ -19,18 +19,11 @@ def test_every_setting_is_explained_in_a_sentence() -> None:
     assert [row.name for row in rows() if not re.fullmatch(r"[A-Z].{10,}\.", row.about)] == []
 
 
-def test_what_is_called_in_force_is_read_and_what_is_not_is_not() -> None:
+def test_every_setting_is_read() -> None:
     """Whether the rooms above settings read a setting; those of retries and of the breaker are read together."""
     texts = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py") if path.parent != SOURCE / "settings"]
     read = set(re.findall(r"\bsettings\.(\w+)", " ".join(texts)))
     for together, prefix in (("retry", "retry_"), ("breaker_policy", "breaker")):
         if together in read:
             read |= {row.field for row in rows() if row.field.startswith(prefix)}
-    assert {row.field for row in rows() if row.force is Force.IN_FORCE} - read == set()
-    assert {row.field for row in rows() if row.force is not Force.IN_FORCE} & read == set()
-
-
-def test_what_is_not_in_force_says_so() -> None:
-    lines = {row.name: line for row in rows() for line in SETTINGS.written().splitlines() if f"`{row.name}` |" in line}
-    told = {name for name, line in lines.items() if "*Not in force yet" in line}
-    assert told == {row.name for row in rows() if row.force is not Force.IN_FORCE}
+    assert {row.field for row in rows()} - read == set()

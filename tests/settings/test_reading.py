@@ -15,10 +15,8 @@ from relay.settings import (
     SettingsError,
     cautions,
     check_database,
-    check_promises,
     read,
     rows,
-    without_effect,
 )
 
 KEY = "A" * 43 + "="
@@ -50,20 +48,6 @@ def test_variables_of_other_programs_are_left_alone() -> None:
 def test_every_fault_is_reported_at_once() -> None:
     wrong = faults({"RELAY_WORKERS": "many", "RELAY_BNID": "x", "RELAY_LEASE_SECS": "12", "RELAY_RETRY_JITTER": "1.5"})
     assert set(wrong) == {"RELAY_WORKERS", "RELAY_BNID", "RELAY_LEASE_SECS", "RELAY_RETRY_JITTER"}
-
-
-def test_what_is_asked_for_and_not_there_yet_is_refused_by_name() -> None:
-    check_promises(read({"RELAY_JOURNAL_QUORUM": "2", "RELAY_BROKER_URL": " "}))
-    asked = read({"RELAY_OTLP_ENDPOINT": "http://collector", "RELAY_BROKER_URL": "redis://cache"})
-    with pytest.raises(SettingsError) as refused:
-        check_promises(asked)
-    assert [fault.name for fault in refused.value.faults] == ["RELAY_BROKER_URL"]
-
-
-def test_what_changes_nothing_yet_is_known_by_name() -> None:
-    assert without_effect(read({"RELAY_BROKER_SWEEP_SECS": "15", "RELAY_WORKERS": "2"})) == ()
-    asked = {"RELAY_BROKER_SWEEP_SECS": "20"}
-    assert set(without_effect(read(asked))) == set(asked)
 
 
 def told(environ: dict[str, str]) -> str:
@@ -355,3 +339,31 @@ def test_a_secret_in_two_places_is_a_fault() -> None:
 
 def test_only_secrets_are_looked_for_in_files() -> None:
     assert "RELAY_WORKERS_FILE" in faults({"RELAY_WORKERS_FILE": "workers"})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://cache",
+        "rediss://:secret@cache:6380/2?ssl_ca_certs=/ca.pem",
+        "redis+sentinel://s1:26379,s2,[::1]:26379/mymaster",
+        "rediss+sentinel://user:p%40ss@s1/mymaster/1",
+    ],
+)
+def test_a_brokers_url_names_a_server_or_sentinels(url: str) -> None:
+    broker = read({"RELAY_BROKER_URL": url}).broker_url
+    assert broker is not None
+    assert broker.expose() == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://cache", "redis://", "redis://a,b", "redis+sentinel://a,b:99999/m", "redis+sentinel://a,/m", "redis:cache"],
+)
+def test_what_is_no_url_of_a_broker_is_a_fault(url: str) -> None:
+    assert set(faults({"RELAY_BROKER_URL": url})) == {"RELAY_BROKER_URL"}
+
+
+def test_a_fleet_needs_a_connection_more() -> None:
+    assert read({"RELAY_DATABASE_POOL": "6"}).database_pool == 6
+    assert set(faults({"RELAY_DATABASE_POOL": "6", "RELAY_BROKER_URL": "redis://cache"})) == {"RELAY_DATABASE_POOL"}

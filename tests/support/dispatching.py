@@ -15,7 +15,8 @@ from uuid import UUID
 
 import asyncpg
 
-from relay.dispatcher import ClaimTuning, Directory, Dispatcher, Flight, Stores, Tuning
+from relay.broker import Broker
+from relay.dispatcher import ClaimTuning, Directory, Dispatcher, Fleet, Flight, Stores, Tuning
 from relay.domain import ids
 from relay.domain.ambient import Ambient
 from relay.domain.backoff import DEFAULT, RetryPolicy
@@ -27,6 +28,7 @@ from relay.domain.secret import Secret
 from relay.domain.telemetry import Happening, Listener
 from relay.sender import HttpSender, SendLimits
 from relay.store.acks import Acks
+from relay.store.announcing import Announcing
 from relay.store.database import Commits, Database
 from relay.store.endpoints import Destinations, Endpoints
 from relay.store.health import Health
@@ -150,6 +152,7 @@ class House:
         retry: RetryPolicy = RETRY,
         ambient: Ambient | None = None,
         gates: Gates = DEFAULT_GATES,
+        broker: Broker | None = None,
     ) -> AsyncIterator[Running]:
         """A dispatcher that runs inside the block and is stopped in order at its end, if it is not stopped before.
 
@@ -157,6 +160,7 @@ class House:
         """
         claims = await Database.connect(self.dsn, name="claims", size=1, commits=Commits.LAZY)
         records = await Database.connect(self.dsn, name="records", size=3)
+        announces = await Database.connect(self.dsn, name="announces", size=1)
         world = ambient or real_ambient()
         stop = asyncio.Event()
         destinations = Destinations(records, self.vault, default_retry=retry)
@@ -168,6 +172,7 @@ class House:
                 Health(records),
                 Retention(records),
                 WakeupListener(self.dsn, name="wake-ups"),
+                None if broker is None else Fleet(broker, Announcing(announces, gates)),
             ),
             directory=Directory(destinations, partial(_prepared, platforms)),
             make_sender=partial(_sender, policy, limits),
@@ -183,6 +188,7 @@ class House:
             await asyncio.wait_for(task, 30)
             await claims.close()
             await records.close()
+            await announces.close()
 
     async def until(self, holds: Callable[[], bool], within: float = 15.0) -> None:
         """Return once `holds()`, looked at after each happening. Raises `TimeoutError`."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from relay import __version__
 from relay.app.ambience import ambient
+from relay.app.brokerage import broker_address
 from relay.app.connections import check_connections, of_crew
 from relay.app.egress import platforms_of, policy_of, tell_of_bug
 from relay.app.exposition import dispatcher_http
@@ -32,7 +33,8 @@ from relay.app.watching import emit_to, spans_of, watched
 from relay.app.windows import windows_of
 from relay.app.work import Work
 from relay.app.worker import main
-from relay.dispatcher import ClaimTuning, Directory, Dispatcher, Flight, Stores, Tuning
+from relay.broker import RedisStreams
+from relay.dispatcher import ClaimTuning, Directory, Dispatcher, Fleet, Flight, Stores, Tuning
 from relay.dispatcher.dispatcher import Deliver
 from relay.domain import ids
 from relay.domain.ambient import Ambient
@@ -42,6 +44,7 @@ from relay.sender import HttpSender, NoAuthorities, SendLimits
 from relay.settings import Settings
 from relay.settings.reading import LEASE_MARGIN_SECS
 from relay.store.acks import Acks
+from relay.store.announcing import Announcing
 from relay.store.database import Commits, Database
 from relay.store.endpoints import Destinations
 from relay.store.health import Health, Promises
@@ -62,9 +65,10 @@ WORKING_SECONDS = 10.0
 """How long one claim, one batch of outcomes, one heartbeat may take, many times what it does: a way to the database
 that has died without a word keeps deliveries waiting for so long and no longer."""
 
-_LISTENING, _CLAIMING, _HOUSEKEEPING, _RETAINING = 1, 1, 2, 1
-"""Connections for wake-ups, for the claimer, for housekeeping, of which the holder of the reporting lock keeps one, and
-for what is no longer kept. What is left of `RELAY_DATABASE_POOL` writes outcomes and reads endpoints."""
+_LISTENING, _CLAIMING, _HOUSEKEEPING, _RETAINING, _ANNOUNCING = 1, 1, 2, 1, 1
+"""Connections for wake-ups, for the claimer, for housekeeping, of which the holder of the reporting lock keeps one,
+for what is no longer kept, and, in a fleet, for announcing.
+What is left of `RELAY_DATABASE_POOL` writes outcomes and reads endpoints."""
 
 RETAINING_SECONDS = 900.0
 """How long one step of the retention may take: a look at every event of a day, of which there may be many millions."""
@@ -76,6 +80,7 @@ class _Pools:
     records: Database
     housekeeping: Database
     retaining: Database
+    announcing: Database | None
 
 
 async def run_dispatcher(work: Work) -> None:
@@ -94,7 +99,8 @@ async def run_dispatcher(work: Work) -> None:
             dispatcher = _dispatcher(installation, work, pools, world, emit)
             try:
                 async with watched(work.lines, spans, emit):
-                    await _run(dispatcher, dispatcher_http(metrics.exposition, work.stop.is_set), work)
+                    http = dispatcher_http(metrics.exposition, work.stop.is_set, dispatcher.trouble)
+                    await _run(dispatcher, http, work)
             except ExceptionGroup as trouble:
                 if trouble.subgroup(NoAuthorities) is None:
                     raise
@@ -148,14 +154,16 @@ def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Am
         platforms=platforms_of(settings),
         traces=settings.otlp_endpoint is not None,
     )
+    process = ids.uuid7(int(world.now().timestamp() * 1000), world.entropy(ids.ENTROPY_BYTES))
     return Dispatcher(
-        process=ids.uuid7(int(world.now().timestamp() * 1000), world.entropy(ids.ENTROPY_BYTES)),
+        process=process,
         stores=Stores(
             queue=Queue(pools.claims, pools.records, gates_of(settings)),
             acks=Acks(pools.housekeeping),
             health=Health(pools.housekeeping),
             retention=Retention(pools.retaining),
             wakeups=WakeupListener(installation.dsn.expose(), name=f"{NAME} wake-ups"),
+            fleet=_fleet(settings, pools, str(process), emit),
         ),
         directory=Directory(destinations, ready),
         make_sender=partial(_sender, settings, world),
@@ -164,6 +172,13 @@ def _dispatcher(installation: Installation, work: Work, pools: _Pools, world: Am
         emit=emit,
         address=str(address_of(work.listener)),
     )
+
+
+def _fleet(settings: Settings, pools: _Pools, consumer: str, emit: Broadcast) -> Fleet | None:
+    address = broker_address(settings)
+    if address is None or pools.announcing is None:
+        return None
+    return Fleet(RedisStreams(address, consumer=consumer, emit=emit), Announcing(pools.announcing, gates_of(settings)))
 
 
 def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:
@@ -180,6 +195,7 @@ def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:
         windows=windows_of(settings),
         quorum=settings.journal_quorum,
         quorum_seconds=min(settings.journal_timeout_ms / 1000, PROOF_SECONDS),
+        sweep_seconds=settings.broker_sweep_secs,
     )
 
 
@@ -217,13 +233,21 @@ def _sender(settings: Settings, world: Ambient, deliver: Deliver) -> HttpSender[
 async def _pools(installation: Installation, settings: Settings) -> AsyncIterator[_Pools]:
     """The pools of one process, `RELAY_DATABASE_POOL` connections together."""
     left = settings.database_pool - _LISTENING - _CLAIMING - _HOUSEKEEPING - _RETAINING
+    if settings.broker_url is not None:
+        left -= _ANNOUNCING
     async with (
+        AsyncExitStack() as stack,
         installation.database(f"{NAME} claims", _CLAIMING, commits=Commits.LAZY, within=WORKING_SECONDS) as claims,
         installation.database(f"{NAME} records", left, within=WORKING_SECONDS) as records,
         installation.database(f"{NAME} housekeeping", _HOUSEKEEPING, within=WORKING_SECONDS) as housekeeping,
         installation.database(f"{NAME} retention", _RETAINING, within=RETAINING_SECONDS) as retaining,
     ):
-        yield _Pools(claims, records, housekeeping, retaining)
+        announcing = None
+        if settings.broker_url is not None:
+            announcing = await stack.enter_async_context(
+                installation.database(f"{NAME} announcing", _ANNOUNCING, within=WORKING_SECONDS)
+            )
+        yield _Pools(claims, records, housekeeping, retaining, announcing)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The dispatcher's own small HTTP: `/metrics` and `/healthz`.
+"""The dispatcher's own small HTTP: `/metrics`, `/healthz` and `/readyz`.
 
-Owns these two routes. Invariant: neither waits for the database, so they answer while everything else is stuck.
+Owns these routes. Invariant: none of them waits for the database, so they answer while everything else is stuck.
 """
 
 from __future__ import annotations
@@ -23,12 +23,21 @@ Expose = Callable[[str], tuple[str, bytes]]
 """From an `Accept` header to a content type and the text of all metrics. It may take a while: it runs in a thread."""
 
 
-def dispatcher_http(expose: Expose, draining: Callable[[], bool]) -> ASGIApp:
-    """The application. `/healthz` says 503 from the moment at which the dispatcher takes nothing new."""
+Trouble = Callable[[], str | None]
+"""Why deliveries do not come through the broker, None where they do or there is none."""
+
+
+def _no_broker() -> None:
+    return None
+
+
+def dispatcher_http(expose: Expose, draining: Callable[[], bool], trouble: Trouble = _no_broker) -> ASGIApp:
+    """The application. `/healthz` says 503 from the moment at which the dispatcher takes nothing new, `/readyz` also
+    while it has to do without its broker."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            answer = await _answer(scope, expose, draining)
+            answer = await _answer(scope, expose, draining, trouble)
         except Exception:
             logger.exception("request_met_bug")
             answer = BUG.answer()
@@ -37,15 +46,24 @@ def dispatcher_http(expose: Expose, draining: Callable[[], bool]) -> ASGIApp:
     return application
 
 
-async def _answer(scope: Scope, expose: Expose, draining: Callable[[], bool]) -> Answer:
-    if scope["path"] not in ("/metrics", "/healthz"):
-        return Problem(ErrorCode.NOT_FOUND, "there are /metrics and /healthz here").answer()
+async def _answer(scope: Scope, expose: Expose, draining: Callable[[], bool], trouble: Trouble) -> Answer:
+    if scope["path"] not in ("/metrics", "/healthz", "/readyz"):
+        return Problem(ErrorCode.NOT_FOUND, "there are /metrics, /healthz and /readyz here").answer()
     if scope["method"] not in ("GET", "HEAD"):
         return Problem(ErrorCode.METHOD_NOT_ALLOWED, "GET it", headers=((b"allow", b"GET, HEAD"),)).answer()
     if scope["path"] == "/healthz":
         stopping = draining()
         body = json.dumps({"status": "draining" if stopping else "ok"}).encode()
         return Answer(503 if stopping else 200, JSON, body)
+    if scope["path"] == "/readyz":
+        return _readiness(draining(), trouble())
     accept = dict(scope["headers"]).get(b"accept", b"").decode("latin-1")
     media_type, text = await asyncio.to_thread(expose, accept)
     return Answer(200, media_type.encode(), text)
+
+
+def _readiness(stopping: bool, trouble: str | None) -> Answer:
+    broker = "ok" if trouble is None else f"deliveries are polled for: {trouble}"
+    checks = {"dispatcher": "draining" if stopping else "ok", "broker": broker}
+    ready = not stopping and trouble is None
+    return Answer(200 if ready else 503, JSON, json.dumps({"ready": ready, "checks": checks}).encode())

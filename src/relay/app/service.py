@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import gettempdir
 
+from relay.app.brokerage import broker_address
 from relay.app.crew import Burial, Crew, Duty, Notice
 from relay.app.faults import CannotRun
 from relay.app.installation import find
@@ -23,15 +24,7 @@ from relay.app.roles import Role, bounds
 from relay.app.tls import tls_of
 from relay.domain.telemetry import Process
 from relay.metrics import Slot, bury, prepare
-from relay.settings import Settings, check_promises, without_effect
-
-
-def look_at(settings: Settings, notice: Notice) -> None:
-    """Refuse settings whose promise is not kept yet, and tell of those that change nothing. Raises `SettingsError`."""
-    check_promises(settings)
-    idle = without_effect(settings)
-    if idle:
-        notice(f"not in force yet, so of no effect: {', '.join(idle)}")
+from relay.settings import Settings
 
 
 def socket_of(role: Role, settings: Settings) -> socket.socket:
@@ -98,7 +91,7 @@ async def run_service(
     hurry: asyncio.Event,
 ) -> None:
     """Run a gateway or a dispatcher until cancelled. `started` is told its url. Raises `CannotRun`, `SettingsError`."""
-    look_at(settings, notice)
+    broker_address(settings)
     find(settings)
     listener = socket_of(role, settings)
     url = url_of(address_of(listener), scheme_of(role, settings))

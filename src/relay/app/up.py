@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.app.brokerage import broker_address
 from relay.app.connections import check_all_connections
 from relay.app.crew import Crew
 from relay.app.faults import CannotRun
@@ -22,7 +23,7 @@ from relay.app.listening import address_of, url_of
 from relay.app.local_database import Say, local_database
 from relay.app.migration import migrate_database
 from relay.app.roles import Role
-from relay.app.service import crew_of, look_at, scheme_of, sockets_of
+from relay.app.service import crew_of, scheme_of, sockets_of
 from relay.app.taught_secrets import FILE
 from relay.settings import Settings
 from relay.store.faults import StoreUnavailable
@@ -73,7 +74,7 @@ async def everything(
     `replicas` is how many servers a database of its own has. `say` is told what is being done, `notice` what went wrong
     and is being mended.
     """
-    look_at(settings, notice)
+    broker_address(settings)
     _check_replicas(settings, replicas)
     roles = [Role.DISPATCHER, Role.GATEWAY]
     if receiver:

@@ -7,7 +7,7 @@ named by its trade, and `Dispatcher` starts and ends them.
 
 from relay.dispatcher.claimer import ClaimTuning
 from relay.dispatcher.directory import Directory
-from relay.dispatcher.dispatcher import Dispatcher, Stores, Tuning
+from relay.dispatcher.dispatcher import Dispatcher, Fleet, Stores, Tuning
 from relay.dispatcher.flights import Flight
 
-__all__ = ["ClaimTuning", "Directory", "Dispatcher", "Flight", "Stores", "Tuning"]
+__all__ = ["ClaimTuning", "Directory", "Dispatcher", "Fleet", "Flight", "Stores", "Tuning"]

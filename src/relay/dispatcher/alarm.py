@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 
 class Alarm:
-    """Rings once for any number of reasons; `expect` sets it for later, the earliest time counts."""
+    """Rings once for any number of reasons; `expect` sets it for later, the earliest time counts. Whatever it is told$
+    is told to the one that it is given `also`."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, monotonic: Callable[[], float], *, also: Alarm | None = None) -> None:
         self._monotonic = monotonic
+        self._also = also
         self._rung = False
         self._expected: float | None = None
         self._news = asyncio.Event()
@@ -23,6 +25,8 @@ class Alarm:
         """End the wait that is under way, or the next one at once."""
         self._rung = True
         self._news.set()
+        if self._also is not None:
+            self._also.ring()
 
     def expect(self, seconds: float) -> None:
         """Ring in so many seconds; a wait that is under way ends then, too."""
@@ -30,6 +34,8 @@ class Alarm:
         if self._expected is None or at < self._expected:
             self._expected = at
             self._news.set()
+        if self._also is not None:
+            self._also.expect(seconds)
 
     def reset(self) -> None:
         """Forget the rings so far: what they were about is being looked at now."""

@@ -8,7 +8,9 @@ an idle dispatcher asks once per poll.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from relay.dispatcher.alarm import Alarm
 from relay.dispatcher.boarding import Boarding
@@ -25,7 +27,7 @@ from relay.domain.telemetry import (
     LoopSucceeded,
     PermitsAwaited,
 )
-from relay.store.queue import FIRST_LANE, Claim, Queue
+from relay.store.queue import FIRST_LANE, Allowance, Claim, Queue
 
 PACE_SECONDS = 0.010
 """The shortest time between two claims of which the first was not full. Under load it makes claims of many rows from
@@ -41,6 +43,10 @@ SLOW_SECONDS, SLOW_SECONDS_PER_ROW = 0.030, 0.000_150
 transaction keeps an old snapshot open. Those after it are narrow, until another wide one is no more than a fortieth of
 the time: it holds its lanes against the other processes all the while."""
 NARROW_SECONDS, NARROW_FOR_EACH = 2.0, 40.0
+
+
+def _always() -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +85,48 @@ class Claimer:
         self._empty_rounds = 0
         self._narrow_until = 0.0
 
-    async def run(self) -> None:
-        """Claim until cancelled. Raises `StoreUnavailable`; what was claimed before stays under way."""
-        while True:
-            await self._await_room()
+    async def run(self, goes_on: Callable[[], bool] = _always) -> None:
+        """Claim what is due until cancelled, or as long as it `goes_on`. Raises `StoreUnavailable`; what was claimed
+        before stays under way."""
+        while goes_on():
+            await self.await_room()
             self._alarm.reset()
             asked_at = self._ambient.monotonic()
-            claim = await self._asked()
-            self._after = claim.resume_after
-            self._judge_pace(claim, asked_at)
-            self._emit(LoopSucceeded(Loop.CLAIMER, len(claim.deliveries)))
-            self._tell_closed(claim)
-            if claim.deliveries:
-                took = self._ambient.monotonic() - asked_at
-                self._emit(DeliveriesClaimed(len(claim.deliveries), _lanes(claim), took))
-                await self._boarding.board(claim, asked_at)
-            else:
-                await self._boarding.look_ahead()
+            claim = await self.take()
             if self._has_seen_every_lane_empty(claim):
                 await self._rest()
             elif len(claim.deliveries) < self._tuning.batch:
-                await self._pace(asked_at, CONTENDED_SECONDS if claim.contended else PACE_SECONDS)
+                await self.pace(asked_at, claim)
+
+    async def take(self, announced: Sequence[UUID] | None = None) -> Claim:
+        """One claim, of these or of the next lanes, boarded. Raises `StoreUnavailable`."""
+        asked_at = self._ambient.monotonic()
+        claim = await self._asked(announced)
+        if announced is None:
+            self._after = claim.resume_after
+            self._judge_pace(claim, asked_at)
+        self._emit(LoopSucceeded(Loop.CLAIMER, len(claim.deliveries)))
+        self._tell_closed(claim)
+        if claim.deliveries:
+            took = self._ambient.monotonic() - asked_at
+            self._emit(DeliveriesClaimed(len(claim.deliveries), _lanes(claim), took))
+            await self._boarding.board(claim, asked_at)
+        else:
+            await self._boarding.look_ahead()
+        return claim
+
+    async def mark_closed(self, after: UUID) -> None:
+        """Tell of the closed lanes behind `after` in which something is due, and take nothing. Raises
+        `StoreUnavailable`."""
+        self._tell_closed(
+            await self._queue.claim_due(
+                after=after,
+                batch=1,
+                token=self._token(),
+                lease_seconds=self._tuning.lease_seconds,
+                allowance=Allowance(others=0),
+            )
+        )
 
     def _has_seen_every_lane_empty(self, claim: Claim) -> bool:
         """Whether no lane had anything to claim since something was claimed, or since the last rest. A lane from which
@@ -115,26 +142,29 @@ class Claimer:
         self._empty_rounds = 0
         return True
 
-    async def _asked(self) -> Claim:
+    async def _asked(self, announced: Sequence[UUID] | None) -> Claim:
         """Ask for a claim. A stop lets it finish and hands back what it took: nobody else knows of those leases."""
-        asking = asyncio.ensure_future(self._claim())
+        asking = asyncio.ensure_future(self._claim(announced))
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
             self._boarding.give_up(await asking)
             raise
 
-    async def _claim(self) -> Claim:
-        ambient = self._ambient
-        token = ids.uuid7(int(ambient.now().timestamp() * 1000), ambient.entropy(ids.ENTROPY_BYTES))
+    async def _claim(self, announced: Sequence[UUID] | None) -> Claim:
         return await self._queue.claim_due(
-            after=self._after,
-            batch=max(1, min(self._tuning.batch, self._room)),
-            token=token,
+            after=self._after if announced is None else FIRST_LANE,
+            batch=max(1, min(self._tuning.batch, self.room)),
+            token=self._token(),
             lease_seconds=self._tuning.lease_seconds,
-            allowance=self._flights.lanes.allowance(ambient.monotonic()),
-            narrow=self._is_narrow,
+            allowance=self._flights.lanes.allowance(self._ambient.monotonic()),
+            narrow=announced is None and self._is_narrow,
+            announced=announced,
         )
+
+    def _token(self) -> UUID:
+        ambient = self._ambient
+        return ids.uuid7(int(ambient.now().timestamp() * 1000), ambient.entropy(ids.ENTROPY_BYTES))
 
     @property
     def _is_narrow(self) -> bool:
@@ -163,22 +193,25 @@ class Claimer:
         poll = self._tuning.poll_seconds
         await self._alarm.wait(poll if seconds is None else min(max(seconds, PACE_SECONDS), poll))
 
-    async def _pace(self, asked_at: float, seconds: float) -> None:
+    async def pace(self, asked_at: float, claim: Claim) -> None:
+        """Let a moment pass since a claim that was not full was asked for."""
+        seconds = CONTENDED_SECONDS if claim.contended else PACE_SECONDS
         left = asked_at + seconds - self._ambient.monotonic()
         if left > 0:
             await self._ambient.sleep(left)
 
     @property
-    def _room(self) -> int:
+    def room(self) -> int:
         """How many more may be claimed: outcomes that wait to be written count as if they were still under way."""
         return self._flights.room - self._recorder.unwritten
 
-    async def _await_room(self) -> None:
+    async def await_room(self) -> None:
+        """Return once it is worth claiming."""
         wanted = max(1, self._tuning.batch // 2)
-        if self._room >= wanted:
+        if self.room >= wanted:
             return
         began = self._ambient.monotonic()
-        while self._room < wanted:
+        while self.room < wanted:
             self._alarm.reset()
             await self._alarm.wait(self._tuning.poll_seconds)
         self._emit(PermitsAwaited(self._ambient.monotonic() - began))

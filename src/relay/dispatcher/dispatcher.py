@@ -12,16 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from relay.broker import Broker
 from relay.dispatcher.alarm import Alarm
 from relay.dispatcher.boarding import Boarding
 from relay.dispatcher.claimer import Claimer, ClaimTuning
+from relay.dispatcher.consumer import Consumer
 from relay.dispatcher.directory import Directory
 from relay.dispatcher.flights import Flight, Flights
 from relay.dispatcher.heartbeat import Heartbeat
 from relay.dispatcher.launcher import Landing, Launcher
 from relay.dispatcher.maintainer import Maintainer
+from relay.dispatcher.mode import Mode
 from relay.dispatcher.proof import Proofs
 from relay.dispatcher.pruner import Pruner
+from relay.dispatcher.publisher import Publisher, Publishing
 from relay.dispatcher.reaper import Reaper
 from relay.dispatcher.reconciler import Reconciler
 from relay.dispatcher.recorder import Recorder
@@ -40,6 +44,7 @@ from relay.domain.telemetry import (
 )
 from relay.sender import HttpSender
 from relay.store.acks import Acks
+from relay.store.announcing import Announcing
 from relay.store.health import DEFAULT_PROMISES, Health, Promises
 from relay.store.queue import Queue
 from relay.store.retention import DEFAULT_WINDOWS, Retention, Windows
@@ -53,7 +58,8 @@ RECORD_GRACE_SECONDS = 5.0
 class Tuning:
     """The dispatcher's numbers: `concurrency` sends at once, `drain_seconds` for sends under way when it stops. Nothing
     is sent before `quorum` machines have its event, for which a batch waits `quorum_seconds`. What is owed
-    may take as long as `promises` says, and what is over is kept for `windows`.
+    may take as long as `promises` says, and what is over is kept for `windows`. What was announced to a broker
+    `sweep_seconds` ago is announced again.
     """
 
     claim: ClaimTuning
@@ -65,17 +71,35 @@ class Tuning:
     windows: Windows = DEFAULT_WINDOWS
     quorum: int = 1
     quorum_seconds: float = 0.25
+    sweep_seconds: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What a dispatcher needs to have its deliveries through a broker: that, and the right to announce."""
+
+    broker: Broker
+    announcing: Announcing
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What of the database a dispatcher uses."""
+    """What of the database a dispatcher uses; with a `fleet`, its deliveries come through a broker."""
 
     queue: Queue
     acks: Acks
     health: Health
     retention: Retention
     wakeups: WakeupListener
+    fleet: Fleet | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Brokered:
+    """The two loops of a dispatcher with a broker."""
+
+    consumer: Consumer
+    publisher: Publisher
 
 
 Deliver = Callable[[Sequence[Landing]], None]
@@ -83,7 +107,10 @@ MakeSender = Callable[[Deliver], HttpSender[Flight]]
 
 
 class Dispatcher:
-    """Claims, sends and records until it is told to stop. `address` is where its numbers are served, for the log."""
+    """Claims, sends and records until it is told to stop. `address` is where its numbers are served, for the log.
+
+    In a fleet it claims what a broker names and takes its turn at announcing; without, it claims what is due.
+    """
 
     def __init__(
         self,
@@ -97,12 +124,14 @@ class Dispatcher:
         emit: Listener,
         address: str = "",
     ) -> None:
+        fleet = stores.fleet
         self._tuning = tuning
         self._address = address
         self._stores = stores
         self._ambient = ambient
         self._emit = emit
-        self._alarm = Alarm(ambient.monotonic)
+        announces = None if fleet is None else Alarm(ambient.monotonic)
+        self._alarm = Alarm(ambient.monotonic, also=announces)
         self._flights = Flights(limit=tuning.concurrency, ahead=tuning.claim.batch)
         self._recorder = Recorder(
             queue=stores.queue, flights=self._flights, alarm=self._alarm, ambient=ambient, emit=emit
@@ -118,21 +147,7 @@ class Dispatcher:
         )
         self._sender = make_sender(self._landed)
         self._launcher.sender = self._sender
-        proofs = Proofs(
-            queue=stores.queue,
-            quorum=tuning.quorum,
-            seconds=tuning.quorum_seconds,
-            ambient=ambient,
-            emit=emit,
-        )
-        boarding = Boarding(
-            proofs=proofs,
-            directory=directory,
-            launcher=self._launcher,
-            recorder=self._recorder,
-            lease_seconds=tuning.claim.lease_seconds,
-            ambient=ambient,
-        )
+        boarding = self._boarding(directory)
         self._claimer = Claimer(
             queue=stores.queue,
             boarding=boarding,
@@ -143,6 +158,8 @@ class Dispatcher:
             ambient=ambient,
             emit=emit,
         )
+        self._mode = Mode(alarm=self._alarm, emit=emit)
+        self._brokered = None if fleet is None or announces is None else self._of_fleet(fleet, announces)
         self._background = self._loops(process)
         self._idle = asyncio.Event()
 
@@ -153,7 +170,7 @@ class Dispatcher:
         """
         await self._sender.start()
         background = asyncio.create_task(self._supervised(self._background))
-        claiming = asyncio.create_task(self._supervised({Loop.CLAIMER: self._claimer.run, Loop.WAKEUPS: self._listen}))
+        claiming = asyncio.create_task(self._supervised(self._claiming()))
         stopping = asyncio.create_task(stop.wait())
         self._emit(ProcessStarted(Process.DISPATCHER, self._address))
         try:
@@ -162,12 +179,37 @@ class Dispatcher:
         finally:
             await _ended(stopping)
             await _ended(claiming)
+            if self._brokered is not None:
+                await self._brokered.consumer.let_go()
             abandoned = await self._drain()
             await _ended(background)
             self._emit(ProcessStopped(Process.DISPATCHER, abandoned))
         for task in (claiming, background):
             if not task.cancelled():
                 task.result()
+
+    def _boarding(self, directory: Directory) -> Boarding:
+        proofs = Proofs(
+            queue=self._stores.queue,
+            quorum=self._tuning.quorum,
+            seconds=self._tuning.quorum_seconds,
+            ambient=self._ambient,
+            emit=self._emit,
+        )
+        return Boarding(
+            proofs=proofs,
+            directory=directory,
+            launcher=self._launcher,
+            recorder=self._recorder,
+            lease_seconds=self._tuning.claim.lease_seconds,
+            ambient=self._ambient,
+        )
+
+    def trouble(self) -> str | None:
+        """Why deliveries do not come through the broker; None where they do, or nobody wants that."""
+        if self._brokered is None or self._mode.is_active:
+            return None
+        return self._mode.trouble or "the broker has not answered yet"
 
     def _landed(self, landings: Sequence[Landing]) -> None:
         self._launcher.landed(landings)
@@ -185,6 +227,16 @@ class Dispatcher:
     def _heard(self) -> None:
         """The database has spoken to the connection that listens."""
         self._emit(LoopSucceeded(Loop.WAKEUPS))
+
+    def _claiming(self) -> dict[Loop, Body]:
+        """What ends first in a stop."""
+        if self._brokered is None:
+            return {Loop.CLAIMER: self._claimer.run, Loop.WAKEUPS: self._listen}
+        return {
+            Loop.CLAIMER: self._brokered.consumer.run,
+            Loop.PUBLISHER: self._brokered.publisher.run,
+            Loop.WAKEUPS: self._listen,
+        }
 
     async def _supervised(self, loops: dict[Loop, Body]) -> None:
         await supervise(loops, ambient=self._ambient, emit=self._emit)
@@ -208,6 +260,29 @@ class Dispatcher:
         while self._flights.launched:
             self._idle.clear()
             await self._idle.wait()
+
+    def _of_fleet(self, fleet: Fleet, announces: Alarm) -> _Brokered:
+        consumer = Consumer(
+            broker=fleet.broker,
+            claimer=self._claimer,
+            flights=self._flights,
+            mode=self._mode,
+            alarm=self._alarm,
+            silence_seconds=self._tuning.sweep_seconds,
+            ambient=self._ambient,
+            emit=self._emit,
+        )
+        publisher = Publisher(
+            store=fleet.announcing,
+            broker=fleet.broker,
+            claimer=self._claimer,
+            mode=self._mode,
+            alarm=announces,
+            tuning=Publishing(self._tuning.claim.poll_seconds, self._tuning.sweep_seconds),
+            ambient=self._ambient,
+            emit=self._emit,
+        )
+        return _Brokered(consumer, publisher)
 
     def _loops(self, process: UUID) -> dict[Loop, Body]:
         health, ambient, emit = self._stores.health, self._ambient, self._emit

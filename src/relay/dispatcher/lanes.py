@@ -135,6 +135,11 @@ class Lanes:
         """Whether an answer has closed this lane and the database may not know of it yet."""
         return endpoint in self._shut
 
+    def has_room(self, endpoint: UUID) -> bool:
+        """Whether this lane may have more under way here."""
+        lane = self._lanes.get(endpoint)
+        return endpoint not in self._shut and (lane is None or lane.in_flight < lane.window)
+
     def allowance(self, now: float) -> Allowance:
         """What may be claimed now."""
         self._forget_idle(now)

@@ -8,14 +8,13 @@ place. Invariant: a `Settings` that exists is whole and consistent.
 
 from relay.settings.describing import Effective, effective, reference
 from relay.settings.kinds import Bind, LogFormat, LogLevel
-from relay.settings.reading import Fault, SettingsError, cautions, check_database, check_promises, read, without_effect
-from relay.settings.table import Force, Origin, Row, Settings, rows
+from relay.settings.reading import Fault, SettingsError, cautions, check_database, read
+from relay.settings.table import Origin, Row, Settings, rows
 
 __all__ = [
     "Bind",
     "Effective",
     "Fault",
-    "Force",
     "LogFormat",
     "LogLevel",
     "Origin",
@@ -24,10 +23,8 @@ __all__ = [
     "SettingsError",
     "cautions",
     "check_database",
-    "check_promises",
     "effective",
     "read",
     "reference",
     "rows",
-    "without_effect",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relay.settings.kinds import STARS
-from relay.settings.table import Force, Origin, Row, Settings, rows
+from relay.settings.table import Origin, Row, Settings, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,12 @@ class Effective:
     value: str
     origin: Origin
     about: str
-    force: Force
 
 
 def effective(settings: Settings) -> tuple[Effective, ...]:
     """Every setting as it is in force, in the order of the documentation."""
     return tuple(
-        Effective(row.name, _show(row, getattr(settings, row.field)), settings.origin(row.name), row.about, row.force)
+        Effective(row.name, _show(row, getattr(settings, row.field)), settings.origin(row.name), row.about)
         for row in rows()
     )
 
@@ -65,7 +64,7 @@ def reference() -> str:
                 "| setting | default | form | meaning |",
                 "|---|---|---|---|",
             ]
-        lines.append(f"| `{row.name}` | {_default(row)} | {_form(row)} | {_meaning(row)} |")
+        lines.append(f"| `{row.name}` | {_default(row)} | {_form(row)} | {row.about} |")
     return "\n".join(lines).strip() + "\n"
 
 
@@ -76,12 +75,6 @@ def _default(row: Row) -> str:
     if row.private_default is None:
         return shown
     return f"{shown}; `{row.private_default}` while `RELAY_ALLOW_PRIVATE_ENDPOINTS` is true"
-
-
-def _meaning(row: Row) -> str:
-    if row.force is Force.IN_FORCE:
-        return row.about
-    return f"*{row.force.capitalize()}.* {row.about}"
 
 
 def _form(row: Row) -> str:

@@ -301,9 +301,26 @@ DATABASE_URL: Kind[Secret] = Kind(
     f"a postgresql:// url, {_ENCODED}", _database_url, lambda value: mask(value.expose()), secret=True
 )
 
+
+def _broker_url(text: str) -> Secret:
+    """One host, or the Sentinels that know it. Its path and options are the broker's to read."""
+    authority = _AUTHORITY.match(text)
+    if authority is None:
+        raise ValueError
+    if not authority["hosts"] or "," not in authority["hosts"]:
+        _url(text, _SERVERS + _SENTINELS)
+    else:
+        _parted(_with_one_host(text, authority), _SENTINELS)
+        for host in authority["hosts"].split(","):
+            _database_host(host)
+    return Secret(text)
+
+
+_SERVERS, _SENTINELS = ("redis", "rediss"), ("redis+sentinel", "rediss+sentinel")
+
 BROKER_URL: Kind[Secret] = Kind(
-    f"a redis:// or rediss:// url, {_ENCODED}",
-    lambda text: Secret(_url(text, ("redis", "rediss"))),
+    f"a redis://, rediss://, redis+sentinel:// or rediss+sentinel:// url, {_ENCODED}",
+    _broker_url,
     lambda value: mask(value.expose()),
     secret=True,
 )

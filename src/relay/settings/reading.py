@@ -19,10 +19,13 @@ from types import MappingProxyType
 from typing import Any
 
 from relay.settings import kinds
-from relay.settings.table import DAY, Force, Origin, Row, Settings, rows, variable
+from relay.settings.table import DAY, Origin, Row, Settings, rows, variable
 
 LEASE_MARGIN_SECS = 5.0
 """By how much a lease outlives the longest attempt made under it."""
+
+_LEAST_POOL_OF_FLEET = 7
+"""Connections of a process that takes part in a fleet: one more than without."""
 
 _WIDEST_PREFIX = {4: 8, 6: 7}
 """Of networks that somebody may own: 10.0.0.0/8 and fc00::/7."""
@@ -112,6 +115,14 @@ _CHECKS = (
         lambda s: (
             f"is {kinds.number(s.retry_window_secs)}, shorter than the first delay, {_shown(s, 'retry_base_secs')}: "
             "nothing would ever be tried again; raise the first or lower the second"
+        ),
+    ),
+    _Check(
+        ("database_pool", "broker_url"),
+        lambda s: s.broker_url is None or s.database_pool >= _LEAST_POOL_OF_FLEET,
+        lambda s: (
+            f"is {s.database_pool}, and whoever may announce to RELAY_BROKER_URL needs a connection of its own: set it"
+            f" to at least {_LEAST_POOL_OF_FLEET}"
         ),
     ),
     _at_most("breaker_cooldown_secs", "breaker_max_cooldown_secs"),
@@ -221,15 +232,6 @@ def check_database(settings: Settings) -> None:
         )
 
 
-def check_promises(settings: Settings) -> None:
-    """For commands that run a service: what is asked for must be there. Raises `SettingsError`."""
-    asked = [row for row in rows() if row.force is Force.REFUSED and _is_asked(settings, row)]
-    if asked:
-        raise SettingsError(
-            tuple(Fault(row.name, "asks for what this version of Relay does not have yet: unset it") for row in asked)
-        )
-
-
 def cautions(settings: Settings) -> tuple[str, ...]:
     """What is set as somebody may want it and hardly ever should, a sentence each."""
     told = []
@@ -249,16 +251,6 @@ def cautions(settings: Settings) -> tuple[str, ...]:
 def _wide(networks: Iterable[kinds.Network]) -> str:
     """Those that are wider than any that somebody may own, separated by commas."""
     return ", ".join(str(each) for each in networks if each.prefixlen < _WIDEST_PREFIX[each.version])
-
-
-def without_effect(settings: Settings) -> tuple[str, ...]:
-    """The settings that somebody gave a value of their own and that nothing reads yet."""
-    return tuple(row.name for row in rows() if row.force is Force.NOT_YET and _is_asked(settings, row))
-
-
-def _is_asked(settings: Settings, row: Row) -> bool:
-    usual = None if row.default is None else row.kind.parse(row.default)
-    return bool(getattr(settings, row.field) != usual)
 
 
 def _set(texts: Mapping[str, str]) -> dict[str, str]:

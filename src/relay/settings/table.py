@@ -40,17 +40,6 @@ class Origin(StrEnum):
     COMMAND_LINE = "command line"
 
 
-class Force(StrEnum):
-    """Whether this version does what a setting says."""
-
-    IN_FORCE = "in force"
-    NOT_YET = "not in force yet"
-    """Nothing reads it yet; whoever sets it is warned."""
-
-    REFUSED = "not in force yet, refused when set"
-    """Its promise is not kept yet, and a promise that is silently not kept is worse than none."""
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
     """One setting. `default` is text as the environment would hold it, None for "unset"; `unset` says what
@@ -67,12 +56,9 @@ class Row:
     private_default: str | None
     unset: str
     about: str
-    force: Force
 
 
-def _field(
-    kind: Kind[Any], default: str | None, private_default: str | None, unset: str, about: str, force: Force
-) -> object:
+def _field(kind: Kind[Any], default: str | None, private_default: str | None, unset: str, about: str) -> object:
     return field(
         metadata={
             "kind": kind,
@@ -80,21 +66,18 @@ def _field(
             "private_default": private_default,
             "unset": unset,
             "about": about,
-            "force": force,
         }
     )
 
 
-def setting(
-    kind: Kind[T], default: str, about: str, *, when_private: str | None = None, force: Force = Force.IN_FORCE
-) -> T:
+def setting(kind: Kind[T], default: str, about: str, *, when_private: str | None = None) -> T:
     """A setting that always has a value."""
-    return cast("T", _field(kind, default, when_private, "", about, force))
+    return cast("T", _field(kind, default, when_private, "", about))
 
 
-def optional(kind: Kind[T], unset: str, about: str, *, force: Force = Force.IN_FORCE) -> T | None:
+def optional(kind: Kind[T], unset: str, about: str) -> T | None:
     """A setting that may be absent; `unset` says what happens then."""
-    return cast("T | None", _field(kind, None, None, unset, about, force))
+    return cast("T | None", _field(kind, None, None, unset, about))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,14 +234,14 @@ class Settings:
     broker_url: Secret | None = optional(
         kinds.BROKER_URL,
         "no broker",
-        "Redis or Valkey 7 or newer that carries the ids of due deliveries.",
-        force=Force.REFUSED,
+        "Redis or Valkey 7 or newer that carries the ids of due deliveries to a fleet of dispatchers; it holds nothing"
+        " that may not be lost.",
     )
     broker_sweep_secs: float = setting(
         kinds.decimal(1, 3600),
         "15",
-        "After how long a due delivery is announced to the broker again.",
-        force=Force.NOT_YET,
+        "After how long a due delivery is announced to the broker again, and after how long without a word from it a"
+        " dispatcher looks by itself.",
     )
     telegram_url: str = setting(
         kinds.BASE_URL,

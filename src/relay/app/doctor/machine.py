@@ -13,13 +13,14 @@ from pathlib import Path
 
 import httpx
 
+from relay.app.brokerage import broker_address
 from relay.app.doctor.findings import Finding, Findings, fault, ok, warning
 from relay.app.faults import CannotRun
 from relay.app.listening import listen, url_of
 from relay.app.tls import tls_of
 from relay.sender import NoAuthorities
 from relay.sender.authorities import find
-from relay.settings import Bind, Settings, SettingsError, cautions, check_promises, without_effect
+from relay.settings import Bind, Settings, SettingsError, cautions
 
 PORT_SECONDS = 2.0
 
@@ -32,14 +33,12 @@ ENOUGH_BYTES = 20 * GIB
 
 
 def examine_settings(settings: Settings) -> Findings:
-    """Settings that ask for what this version does not do."""
+    """Settings that cannot be used as they are, or hardly should."""
     try:
-        check_promises(settings)
+        broker_address(settings)
     except SettingsError as refused:
         return tuple(fault("settings", line) for line in str(refused).splitlines())
     told = [warning("settings", each) for each in cautions(settings)]
-    if idle := without_effect(settings):
-        told.append(warning("settings", f"this version does nothing yet with {', '.join(idle)}"))
     return tuple(told) or (ok("settings", "all can be read; `relay config` shows them"),)
 
 

@@ -12,7 +12,7 @@ from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
 from relay.cli.rendering import facts, show, table, words
 from relay.cli.streams import Streams
-from relay.settings import Effective, Force, Origin, cautions, effective
+from relay.settings import Effective, Origin, cautions, effective
 
 
 @click.command("config", epilog=example("RELAY_WORKERS=2 relay config"))
@@ -28,9 +28,7 @@ def command(streams: Streams) -> None:
         streams.note(caution)
     rows = effective(settings)
     if streams.json:
-        streams.document(
-            [{"name": row.name, "value": row.value or None, "origin": row.origin, "force": row.force} for row in rows]
-        )
+        streams.document([{"name": row.name, "value": row.value or None, "origin": row.origin} for row in rows])
         return
     lines = facts((row.name, Text.assemble(words(row.value), "  ", _origin(row))) for row in rows)
     cells = [(row.name, row.value, _origin(row)) for row in rows]
@@ -39,5 +37,4 @@ def command(streams: Streams) -> None:
 
 def _origin(row: Effective) -> Text:
     quiet = (Origin.DEFAULT, Origin.FOLLOWS)
-    text = row.origin if row.force is Force.IN_FORCE else f"{row.origin}; {row.force}"
-    return words(text, "dim" if row.origin in quiet else "bold")
+    return words(row.origin, "dim" if row.origin in quiet else "bold")

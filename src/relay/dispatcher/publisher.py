@@ -1,0 +1,183 @@
+"""The publisher: announces what is due to the broker, for the whole fleet, in one process at a time.
+
+Owns the pace of announcing and the sweep. What is ready is the store's look; what is worth a word `announced`'s.
+Invariants: only due deliveries of open lanes are announced, no more of a lane than it may take; whatever the broker
+loses is announced again within the sweep's time once nothing is unread; an idle fleet looks once per poll.
+
+The sweep stands down while the broker holds messages that nobody has read: what is announced again then would only
+stand behind them, and the more of it the later it is read. A new leader knows of nothing that was announced, so it
+begins with a sweep, by the same rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from relay.broker import MESSAGE_DELIVERIES, Broker, BrokerUnavailable
+from relay.dispatcher.alarm import Alarm
+from relay.dispatcher.announced import MOST, Announced
+from relay.dispatcher.claimer import PACE_SECONDS, Claimer
+from relay.dispatcher.mode import Mode
+from relay.domain.ambient import Ambient
+from relay.domain.telemetry import Listener, Loop, LoopSucceeded
+from relay.store.announcing import Announcing, Leadership
+from relay.store.queue import FIRST_LANE
+
+MOST_OF_A_LANE = 500
+"""What one look takes of a lane at the most: more than is claimed of it until the next one."""
+
+LONGEST_PAUSE_SECONDS = 0.1
+"""Between two looks while something is announced and not claimed yet: doubling up to this from the usual pace."""
+
+STANDING_SECONDS = 1.0
+"""How often the broker is asked what it still holds, while something is announced."""
+
+SPEAKS_SECONDS = 2.0
+"""How long a leader may be silent towards the database, which takes it for dead some seconds later."""
+
+RETRY_SECONDS = 1.0
+"""After how long a broker that did not take an announcement is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """Another process may lead after `poll_seconds`; what was announced `sweep_seconds` ago is announced again, unless
+    something is unread and the sweep `stands_down`. `most` bounds what is announced and not claimed."""
+
+    poll_seconds: float
+    sweep_seconds: float
+    stands_down: bool = True
+    most: int = MOST
+
+
+class Publisher:
+    """Publishes for the whole installation, while this process holds the lock."""
+
+    def __init__(
+        self,
+        *,
+        store: Announcing,
+        broker: Broker,
+        claimer: Claimer,
+        mode: Mode,
+        alarm: Alarm,
+        tuning: Publishing,
+        ambient: Ambient,
+        emit: Listener,
+    ) -> None:
+        self._store = store
+        self._broker = broker
+        self._claimer = claimer
+        self._mode = mode
+        self._alarm = alarm
+        self._tuning = tuning
+        self._ambient = ambient
+        self._emit = emit
+        self._forget()
+
+    def _forget(self) -> None:
+        self._announced = Announced(self._tuning.most)
+        self._after = FIRST_LANE
+        self._news = 0
+        self._pause = PACE_SECONDS
+        self._stood_at = self._ambient.monotonic()
+        self._stale_before: float | None = None
+
+    async def run(self) -> None:
+        """Try to lead, then announce while leading, until cancelled. Raises `StoreUnavailable`."""
+        while True:
+            pause = self._tuning.poll_seconds
+            try:
+                async with self._store.leading() as lead:
+                    if lead is not None:
+                        await self._lead(lead)
+                # somebody else announces: what this process cannot do is not asked of it
+                self._mode.served(Loop.PUBLISHER)
+            except BrokerUnavailable as fault:
+                self._mode.lost(Loop.PUBLISHER, str(fault))
+                pause = RETRY_SECONDS
+            self._tell(Loop.PUBLISHER)
+            self._tell(Loop.SWEEP)
+            await self._ambient.sleep(pause)
+
+    async def _lead(self, lead: Leadership) -> None:
+        """Announce until the broker or the database is away."""
+        self._forget()
+        await self._await_all_read(lead)
+        while True:
+            self._alarm.reset()
+            looked_at = self._ambient.monotonic()
+            is_round_over = await self._announce(lead, looked_at)
+            self._mode.served(Loop.PUBLISHER)
+            if is_round_over:
+                await self._look_for_lost()
+                if not self._news:
+                    await self._rest(lead)
+                self._news = 0
+            await self._pace(looked_at)
+
+    async def _await_all_read(self, lead: Leadership) -> None:
+        """An earlier leader may have announced what is still unread: with that unread, a sweep stands down."""
+        while self._tuning.stands_down and (await self._broker.standing()).unread:
+            await lead.seconds_to_next_due()  # a word to the database
+            self._tell(Loop.SWEEP)
+            await self._ambient.sleep(LONGEST_PAUSE_SECONDS)
+        self._mode.served(Loop.PUBLISHER)
+
+    async def _announce(self, lead: Leadership, now: float) -> bool:
+        """Look at the next lanes and announce what is news of them; answers whether these were the last lanes."""
+        look = await lead.look(after=self._after, most_of_a_lane=MOST_OF_A_LANE)
+        if look.is_unmarked:
+            await self._claimer.mark_closed(self._after)
+        fresh = self._announced.news(look, now, stale_before=self._stale_before)
+        self._after = look.resume_after
+        if fresh:
+            await self._broker.announce(_batches(fresh))
+            self._news += len(fresh)
+            self._pause = PACE_SECONDS
+        self._tell(Loop.PUBLISHER, len(fresh))
+        if self._after != FIRST_LANE:
+            return False
+        if self._stale_before is not None:
+            self._stale_before = None
+            self._tell(Loop.SWEEP, len(fresh))
+        return True
+
+    async def _rest(self, lead: Leadership) -> None:
+        """Nothing of all lanes was news: sleep until something may be."""
+        if self._announced.size:
+            await self._alarm.wait(self._pause)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+            return
+        self._pause = PACE_SECONDS
+        self._tell(Loop.SWEEP)
+        longest = min(self._tuning.poll_seconds, SPEAKS_SECONDS)
+        seconds = await lead.seconds_to_next_due()
+        await self._alarm.wait(longest if seconds is None else min(max(seconds, PACE_SECONDS), longest))
+
+    async def _look_for_lost(self) -> None:
+        """Have what was announced long ago announced again in the next round, and all of it if the broker is empty."""
+        now = self._ambient.monotonic()
+        if not self._announced.size or now < self._stood_at + STANDING_SECONDS:
+            return
+        standing = await self._broker.standing()
+        self._stood_at = now
+        if standing.unread and self._tuning.stands_down:
+            self._tell(Loop.SWEEP)
+            return
+        is_empty = not standing.unread and not standing.pending
+        self._stale_before = now if is_empty else now - self._tuning.sweep_seconds
+
+    async def _pace(self, looked_at: float) -> None:
+        left = looked_at + PACE_SECONDS - self._ambient.monotonic()
+        if left > 0:
+            await self._ambient.sleep(left)
+
+    def _tell(self, loop: Loop, handled: int = 0) -> None:
+        self._emit(LoopSucceeded(loop, handled))
+
+
+def _batches(deliveries: Sequence[UUID]) -> list[Sequence[UUID]]:
+    return [deliveries[first : first + MESSAGE_DELIVERIES] for first in range(0, len(deliveries), MESSAGE_DELIVERIES)]
