@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from relay.broker import LONGEST_WAIT_SECONDS, Broker, BrokerUnavailable, RedisStreams
-from relay.broker.client import ANSWER_SECONDS
+from relay.broker.client import ANSWER_SECONDS, MOST_CONNECTIONS
 from tests.broker.grounds import RedisGround, deliveries, ids
 from tests.broker.test_losses import blocked
 from tests.support.link import Link
@@ -88,6 +88,12 @@ async def test_an_idle_read_is_no_fault_and_keeps_its_connection(redis_ground: R
     before = redis_ground.server.client.info("stats")["total_connections_received"]
     assert list(await broker.receive(count=1, wait_seconds=3600)) == []
     assert redis_ground.server.client.info("stats")["total_connections_received"] == before
+
+
+async def test_more_calls_at_once_than_connections_take_turns(redis_ground: RedisGround) -> None:
+    broker = redis_ground.consumer()
+    await asyncio.gather(*(broker.announce([ids(1)]) for _ in range(2 * MOST_CONNECTIONS)))
+    assert len(await broker.receive(count=1_000, wait_seconds=0)) == 2 * MOST_CONNECTIONS
 
 
 async def test_a_read_that_may_not_wait_does_not_wait_for_ever(redis_ground: RedisGround) -> None:

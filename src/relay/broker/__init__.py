@@ -7,6 +7,7 @@ the wire and nothing else, so whatever the broker holds may be lost at any momen
 
 from relay.broker.address import Address, AddressRefused, read_address
 from relay.broker.broker import LONGEST_WAIT_SECONDS, MESSAGE_DELIVERIES, Broker, BrokerUnavailable, Message, Standing
+from relay.broker.client import ServerFacts
 from relay.broker.redis_streams import RedisStreams
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "BrokerUnavailable",
     "Message",
     "RedisStreams",
+    "ServerFacts",
     "Standing",
     "read_address",
 ]

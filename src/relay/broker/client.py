@@ -8,6 +8,7 @@ default of a library that is shorter would make a fault of every idle read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from redis.asyncio import Connection, ConnectionPool, Redis, Sentinel, SSLConnection
@@ -36,6 +37,17 @@ MOST_CONNECTIONS = 32
 def answer_seconds(address: Address) -> float:
     """Within which the broker at this address answers, all its Sentinels asked."""
     return ANSWER_SECONDS + (2 * SENTINEL_SECONDS * len(address.hosts) if address.service else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server says of itself: `server` is its name and version, `eviction` what it does at its `memory_bound` in
+    bytes, which is 0 where there is none."""
+
+    server: str
+    is_replica: bool
+    eviction: str
+    memory_bound: int
 
 
 class Client:
@@ -88,6 +100,16 @@ class Client:
                 raise answer
         return answers
 
+    async def facts(self) -> ServerFacts:
+        """What the server says of itself."""
+        told = _parsed(await self.ask("INFO", "server", "memory", "replication"))
+        return ServerFacts(
+            server=f"Valkey {told['valkey_version']}" if "valkey_version" in told else f"Redis {told['redis_version']}",
+            is_replica=told.get("role") == "slave",
+            eviction=told.get("maxmemory_policy", ""),
+            memory_bound=int(told.get("maxmemory", 0)),
+        )
+
     async def forget_idle(self) -> None:
         """Close the connections that nobody uses, since one that failed tells about them all."""
         await self._redis.connection_pool.disconnect(inuse_connections=False)
@@ -117,8 +139,12 @@ async def _greet(connection: Connection) -> None:
     """Log in, and be sure that the server is new enough. Raises `TooOld`."""
     await connection.on_connect()
     await connection.send_command("INFO", "server", check_health=False)
-    facts = dict(line.partition(":")[::2] for line in str_if_bytes(await connection.read_response()).splitlines())
-    version = facts.get("redis_version", "")
+    version = _parsed(await connection.read_response()).get("redis_version", "")
     major = version.partition(".")[0]
     if major.isdecimal() and int(major) < OLDEST_VERSION:
         raise TooOld(f"is Redis {version}, and Relay needs Redis {OLDEST_VERSION}.0 or newer, or Valkey")
+
+
+def _parsed(told: bytes | str) -> dict[str, str]:
+    """The answer to INFO: `name:value` in lines, under headings."""
+    return dict(line.partition(":")[::2] for line in str_if_bytes(told).splitlines())

@@ -21,7 +21,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from relay.broker.address import Address
 from relay.broker.broker import LONGEST_WAIT_SECONDS, BrokerUnavailable, Message, Standing
-from relay.broker.client import Client, answer_seconds
+from relay.broker.client import MOST_CONNECTIONS, Client, ServerFacts, answer_seconds
 from relay.broker.entries import FIELD, Entries, read_claimed, read_new, written
 from relay.broker.faults import code_of, is_emptied, unavailable
 from relay.broker.scripts import FINISH, FORGET, STANDING
@@ -57,6 +57,8 @@ class RedisStreams:
         self._grouped = 0
         """How often this process has made or found the group; 0 until the first time."""
         self._making = asyncio.Lock()
+        self._places = asyncio.Semaphore(MOST_CONNECTIONS)
+        """Who finds no connection waits for one, within its bound, as the library does not."""
         self._remade: deque[float] = deque(maxlen=MOST_REMADE)
 
     async def announce(self, batches: Sequence[Sequence[UUID]]) -> None:
@@ -95,10 +97,15 @@ class RedisStreams:
         unread, pending = await self._within(self._answers_in, lambda: self._run(STANDING, MOST_COUNTED))
         return Standing(unread, pending)
 
+    async def facts(self) -> ServerFacts:
+        """What the server says of itself. Changes nothing, and makes no consumer."""
+        return await self._within(self._answers_in, self._client.facts)
+
     async def close(self) -> None:
         """See `Broker`."""
-        with suppress(BrokerUnavailable):  # the consumer is forgotten by others later
-            await self._within(self._answers_in, lambda: self._run(FORGET, 0, self._consumer))
+        if self._grouped:  # else there is no consumer of this name
+            with suppress(BrokerUnavailable):  # others forget it later
+                await self._within(self._answers_in, lambda: self._run(FORGET, 0, self._consumer))
         with suppress(RedisError, OSError):  # a connection that cannot say farewell is as closed
             async with asyncio.timeout(self._answers_in):
                 await self._client.close()
@@ -168,7 +175,7 @@ class RedisStreams:
     async def _within(self, seconds: float, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Ask, and have an answer or `BrokerUnavailable` within so many seconds."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds), self._places:
                 return await ask()
         except (RedisError, OSError) as error:
             with suppress(RedisError, OSError):  # they are of a server that has just failed
