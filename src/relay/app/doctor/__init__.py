@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Callable
 
 from relay.app.doctor import machine
+from relay.app.doctor.broker import examine_broker
 from relay.app.doctor.database import examine_database
 from relay.app.doctor.findings import CHECK_SECONDS, Finding, Findings, Level, bounded, fault
 from relay.app.doctor.gateway import GatewayFound, examine_gateway
@@ -60,6 +61,7 @@ async def examine(
         _in_thread("ports", lambda: machine.examine_port(settings.metrics_bind, "RELAY_METRICS_BIND")),
         _in_thread("ports", lambda: machine.examine_port(settings.testkit_bind, "RELAY_TESTKIT_BIND", needed=False)),
         gateways(),
+        examine_broker(settings),
         examine_database(settings, elsewhere, further),
     )
     return tuple(finding for findings in groups for finding in findings)

@@ -1,0 +1,44 @@
+"""The examination of the broker, where the settings name one.
+
+Owns this check. Invariant: nothing is written there, and no consumer is made.
+"""
+
+from __future__ import annotations
+
+from relay.app.brokerage import broker_address
+from relay.app.doctor.findings import Findings, bounded, fault, ok, warning
+from relay.broker import Address, BrokerUnavailable, RedisStreams
+from relay.settings import Settings, SettingsError
+
+_LATE = "look at the server, or at the Sentinels, and at the network between; deliveries are polled for meanwhile"
+
+
+async def examine_broker(settings: Settings) -> Findings:
+    """Whether the broker answers, is new enough, takes writes, and keeps what it is given. A url that cannot be used is
+    told of as a setting."""
+    try:
+        address = broker_address(settings)
+    except SettingsError:
+        return ()
+    return () if address is None else await bounded("broker", _examine(address), _LATE)
+
+
+async def _examine(address: Address) -> Findings:
+    broker = RedisStreams(address, consumer="doctor", emit=lambda _: None)
+    try:
+        facts = await broker.facts()
+        standing = await broker.standing()
+    except BrokerUnavailable as trouble:
+        return (fault("broker", f"{trouble}; deliveries are polled for meanwhile"),)
+    finally:
+        await broker.close()
+    if facts.is_replica:
+        where = f"{facts.server} at {address.shown}"
+        return (
+            fault("broker", f"{where} is a replica, which takes no writes: RELAY_BROKER_URL must name the primary"),
+        )
+    if facts.memory_bound and facts.eviction != "noeviction":
+        lost = f"{facts.server} at {address.shown} evicts what it likes ({facts.eviction})"
+        return (warning("broker", f"{lost}: set maxmemory-policy noeviction, or what is announced is lost at times"),)
+    held = f"{standing.unread} unread and {standing.pending} pending messages"
+    return (ok("broker", f"{facts.server} at {address.shown}: {held}"),)
