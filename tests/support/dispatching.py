@@ -153,14 +153,15 @@ class House:
         ambient: Ambient | None = None,
         gates: Gates = DEFAULT_GATES,
         broker: Broker | None = None,
+        within: float | None = None,
     ) -> AsyncIterator[Running]:
         """A dispatcher that runs inside the block and is stopped in order at its end, if it is not stopped before.
 
-        Platforms may be one for all, or chosen for each destination.
+        `within` is the bound of its pools. Platforms may be one for all, or chosen for each destination.
         """
-        claims = await Database.connect(self.dsn, name="claims", size=1, commits=Commits.LAZY)
-        records = await Database.connect(self.dsn, name="records", size=3)
-        announces = await Database.connect(self.dsn, name="announces", size=1)
+        claims = await Database.connect(self.dsn, name="claims", size=1, commits=Commits.LAZY, within=within)
+        records = await Database.connect(self.dsn, name="records", size=3, within=within)
+        announces = await Database.connect(self.dsn, name="announces", size=1, within=within)
         world = ambient or real_ambient()
         stop = asyncio.Event()
         destinations = Destinations(records, self.vault, default_retry=retry)

@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 CHUNK = 65536
 NAMES_A_STATEMENT = b"P"
 RUNS_A_STATEMENT = b"B"
+ASKS_SIMPLY = b"Q"
 HEADER = 5
 SAYS_COMMIT = b"COMMIT;"
 READY_OUTSIDE_OF_A_TRANSACTION = b"Z\x00\x00\x00\x05I"
@@ -46,7 +47,7 @@ class Link:
     """The way to the server of an address; use it as an async context manager.
 
     `losses` counts the answers that were lost so far, `strandings` the statements whose connection died without a word
-    while they were run.
+    while they were run, `statements` everything that was asked.
     """
 
     def __init__(self, dsn: str) -> None:
@@ -63,6 +64,7 @@ class Link:
         self._is_a_swamp = False
         self.losses = 0
         self.strandings = 0
+        self.statements = 0
 
     def freeze(self) -> None:
         """From now on let nothing through and cut nothing, as a server that was stopped in its tracks: it takes new
@@ -172,6 +174,7 @@ class Link:
                 await self._flowing.wait()
                 if way.stranded:
                     continue
+                self.statements += data.startswith((RUNS_A_STATEMENT, ASKS_SIMPLY))
                 statement = way.runs(data)
                 if self._armed and statement is not None and self._about in data:
                     way.losing.set()
