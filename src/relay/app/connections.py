@@ -14,8 +14,9 @@ from relay.store.database import Database
 from relay.store.faults import StoreUnavailable
 from relay.store.health import Health
 
-KINDS = 2
-"""Gateways and dispatchers: `RELAY_WORKERS` of each."""
+GATEWAY_OWN = 5
+"""Connections of a gateway that need sessions of their own, or must wait for no call to the API; what is left of
+`RELAY_DATABASE_POOL` is the API's, and goes through the pooler where there is one."""
 
 LEAST = 100
 """What an embedded server allows in any case: a service may be added beside it."""
@@ -27,14 +28,19 @@ SPARE = 25
 """For commands, for a look with psql, and for what PostgreSQL reserves."""
 
 
-def of_crew(settings: Settings) -> int:
-    """How many connections the workers of one kind may have open."""
+def of_dispatchers(settings: Settings) -> int:
+    """How many connections to the server the dispatchers of one machine may have open."""
     return settings.workers * settings.database_pool
 
 
+def of_gateways(settings: Settings) -> int:
+    """How many connections to the server, and not to a pooler, the gateways of one machine may have open."""
+    return settings.workers * (settings.database_pool if settings.api_pooler_url is None else GATEWAY_OWN)
+
+
 def of_everything(settings: Settings) -> int:
-    """How many connections the workers of `relay up` may have open."""
-    return KINDS * of_crew(settings)
+    """How many connections to the server the workers of `relay up` may have open."""
+    return of_gateways(settings) + of_dispatchers(settings)
 
 
 def of_server(settings: Settings) -> int:

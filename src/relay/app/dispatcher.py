@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from relay import __version__
 from relay.app.ambience import ambient
 from relay.app.brokerage import broker_address
-from relay.app.connections import check_connections, of_crew
+from relay.app.connections import check_connections, of_dispatchers
 from relay.app.egress import platforms_of, policy_of, tell_of_bug
 from relay.app.exposition import dispatcher_http
 from relay.app.faults import CannotRun
@@ -90,7 +90,7 @@ async def run_dispatcher(work: Work) -> None:
     async with _pools(installation, work.settings) as pools:
         await check_ready(pools.records, installation.vault())
         await check_quorum(partial(examine, pools.records, work.settings.journal_quorum))
-        await check_connections(pools.records, of_crew(work.settings), work.settings)
+        await check_connections(pools.records, of_dispatchers(work.settings), work.settings)
         await tell_of_keys(pools.records, installation.vault())
         await _settle(pools, installation, work.settings)
         with numbers_of(Process.DISPATCHER, work) as metrics:

@@ -20,9 +20,18 @@ from relay import __version__
 from relay.api import ApiDeps, EndpointLimits, create_api
 from relay.app.ambience import ambient
 from relay.app.clocks import comparing
-from relay.app.connections import check_connections, of_crew
+from relay.app.connections import GATEWAY_OWN, check_connections, of_gateways
 from relay.app.egress import platforms_of, policy_of
-from relay.app.installation import Installation, away, check_quorum, check_reach, check_ready, find, unused_standbys
+from relay.app.installation import (
+    Installation,
+    away,
+    check_pooler,
+    check_quorum,
+    check_reach,
+    check_ready,
+    find,
+    unused_standbys,
+)
 from relay.app.key_notes import tell_of_keys
 from relay.app.listening import address_of
 from relay.app.numbers import numbers_of
@@ -70,10 +79,11 @@ NAME = "relay gateway"
 
 logger = logging.getLogger("relay")
 
-_APPENDING, _WAKING, _CHECKING, _BARRIER = 2, 1, 1, 1
+_APPENDING, _WAKING, _CHECKING = 2, 1, 1
+_BARRIER = GATEWAY_OWN - _APPENDING - _WAKING - _CHECKING
 """Connections for the append in flight and the reading of the rules, for wake-ups, for readiness, and for the barrier
-where a quorum is asked for, which hangs for as long as there is none. What is left of
-`RELAY_DATABASE_POOL` is the API's, so that no reader of receipts can make an event wait or this process look ill."""
+where a quorum is asked for, which hangs for as long as there is none. What is left of `RELAY_DATABASE_POOL` is the
+API's, so that no reader of receipts can make an event wait or this process look ill; a pooler may stand before it."""
 
 API_SECONDS = 8.0
 """How long a call to the API may work with the database before its caller is told that this does not answer."""
@@ -108,8 +118,9 @@ async def run_gateway(work: Work) -> None:
     vault = installation.vault()
     async with _pools(installation, work.settings) as pools:
         await check_ready(pools.api, vault)
+        await check_pooler(installation, pools.appends, pools.api)
         await check_reach(Issuer(pools.api, vault), address_of(work.listener))
-        await check_connections(pools.api, of_crew(work.settings), work.settings)
+        await check_connections(pools.api, of_gateways(work.settings), work.settings)
         await tell_of_keys(pools.api, vault)
         with numbers_of(Process.GATEWAY, work) as metrics:
             spans = spans_of(Process.GATEWAY, work.settings.otlp_endpoint)
@@ -245,13 +256,13 @@ def _deps(work: Work, pools: _Pools, vault: Vault, parts: _Parts) -> ApiDeps:
 @asynccontextmanager
 async def _pools(installation: Installation, settings: Settings) -> AsyncIterator[_Pools]:
     """The pools of one process, `RELAY_DATABASE_POOL` connections together."""
-    left = settings.database_pool - _APPENDING - _WAKING - _CHECKING - _BARRIER
+    left = settings.database_pool - GATEWAY_OWN
     async with (
         installation.database(f"{NAME} appends", _APPENDING, within=APPEND_SECONDS) as appends,
         installation.database(f"{NAME} wake-ups", _WAKING, commits=Commits.LAZY, within=APPEND_SECONDS) as wakeups,
         installation.database(f"{NAME} checks", _CHECKING, within=API_SECONDS) as checks,
         installation.database(BARRIER, _BARRIER, commits=Commits.AS_SERVER_SAYS, within=APPEND_SECONDS) as barrier,
-        installation.database(f"{NAME} api", left, within=API_SECONDS) as api,
+        installation.pooled(f"{NAME} api", left, within=API_SECONDS) as api,
     ):
         yield _Pools(appends, wakeups, checks, barrier, api)
 

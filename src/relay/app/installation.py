@@ -30,6 +30,7 @@ from relay.store.faults import (
     StoreFull,
     StoreUnavailable,
 )
+from relay.store.health import Health
 from relay.store.issuer import Issuer
 from relay.store.keys import OtherKeys, agree_on_keys
 from relay.store.migrate import check_migrated
@@ -58,6 +59,8 @@ class Installation:
 
     dsn: Secret
     keys: tuple[Secret, ...]
+    pooler: Secret | None = None
+    """The address of a pooler for whoever needs no session of his own; None where there is none."""
 
     def vault(self) -> Vault:
         """What seals and opens secrets with these keys. Raises `CannotRun`."""
@@ -79,6 +82,25 @@ class Installation:
             raise away(fault) from fault
 
     @asynccontextmanager
+    async def pooled(self, name: str, size: int, *, within: float) -> AsyncIterator[Database]:
+        """The same through the pooler where there is one, for work that needs no session; closed after the block.
+
+        Raises `CannotRun` if that or its database does not answer, or is not the database of `DATABASE_URL`.
+        """
+        if self.pooler is None:
+            async with self.database(name, size, within=within) as database:
+                yield database
+            return
+        try:
+            database = await Database.connect(self.pooler.expose(), name=name, size=size, within=within, pooled=True)
+        except StoreUnavailable as fault:
+            raise CannotRun(f"{fault}: check the pooler of RELAY_API_POOLER_URL, and where it leads") from fault
+        try:
+            yield database
+        finally:
+            await database.close()
+
+    @asynccontextmanager
     async def database(
         self, name: str, size: int, *, commits: Commits = Commits.HERE, within: float | None = None
     ) -> AsyncIterator[Database]:
@@ -97,7 +119,7 @@ def find(settings: Settings) -> Installation:
     """
     if settings.database_url is not None:
         check_database(settings)
-        return Installation(settings.database_url, settings.secret_keys or ())
+        return Installation(settings.database_url, settings.secret_keys or (), settings.api_pooler_url)
     folder = settings.data_dir.expanduser().absolute()
     try:
         dsn = running_dsn(folder)
@@ -123,6 +145,17 @@ async def check_ready(database: Database, vault: Vault) -> None:
         await agree_on_keys(database, vault)
     except (NotMigrated, OtherKeys) as fault:
         raise CannotRun(str(fault)) from fault
+    except StoreUnavailable as fault:
+        raise away(fault) from fault
+
+
+async def check_pooler(installation: Installation, direct: Database, pooled: Database) -> None:
+    """Raises `CannotRun` unless the pooler, if there is one, leads to the same database."""
+    if installation.pooler is None:
+        return
+    try:
+        if await Health(direct).identity() != await Health(pooled).identity():
+            raise CannotRun("RELAY_API_POOLER_URL leads to another database than DATABASE_URL: put them right")
     except StoreUnavailable as fault:
         raise away(fault) from fault
 

@@ -97,6 +97,11 @@ _CHECKS = (
             f"{kinds.number(s.total_timeout_secs + LEASE_MARGIN_SECS)}"
         ),
     ),
+    _Check(
+        ("api_pooler_url", "database_url"),
+        lambda s: s.api_pooler_url is None or s.database_url is not None,
+        lambda _: "leads to a pooler before the database of DATABASE_URL: set that too, or unset this",
+    ),
     _at_most("connect_timeout_secs", "total_timeout_secs"),
     _at_most("read_timeout_secs", "total_timeout_secs"),
     _Check(

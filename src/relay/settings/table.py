@@ -96,6 +96,11 @@ class Settings:
         "Database connections of each process, at most. Those of all workers must fit into the server's "
         "`max_connections`; the embedded server's follows from them.",
     )
+    api_pooler_url: Secret | None = optional(
+        kinds.DATABASE_URL,
+        "as DATABASE_URL",
+        "The same database through a pooler in transaction mode (PgBouncer), for the calls to a gateway's API alone.",
+    )
     data_dir: Path = setting(kinds.PATH, ".relay", "Folder of the embedded server and its key; made if missing.")
     secret_keys: tuple[Secret, ...] | None = optional(
         kinds.SECRET_KEYS,

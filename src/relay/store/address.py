@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
@@ -19,7 +20,16 @@ PATIENCE_SECONDS = 0.25
 
 _AUTHORITY = re.compile(r"[^:/?#]+://(?:[^/?#]*@)?(?P<hosts>[^/?#]*)")
 
+TAKES_WRITES = "begin read write"
+"""Begins a transaction on a server that takes writes; a standby raises `IS_STANDBY`."""
+
+IS_STANDBY = (asyncpg.FeatureNotSupportedError,)
+
 _TAKES_WRITES = frozenset({"read-write", "primary"})
+
+
+Dial = Callable[..., Awaitable[asyncpg.Connection]]
+"""Connects to one host, as `asyncpg.connect` does."""
 
 
 async def connect(dsn: str | None = None, **arguments: Any) -> asyncpg.Connection:  # noqa: ANN401 - the driver's own
@@ -31,13 +41,43 @@ async def connect(dsn: str | None = None, **arguments: Any) -> asyncpg.Connectio
     asked = parse_qs(urlsplit(hosts[0]).query).get("target_session_attrs", ["read-write"])[-1]
     if len(hosts) == 1 or asked not in _TAKES_WRITES:
         return await asyncpg.connect(dsn, **arguments)
-    arguments = {"target_session_attrs": SessionAttribute.read_write, **arguments}
+    return await _first_of(hosts, asyncpg.connect, {"target_session_attrs": SessionAttribute.read_write, **arguments})
+
+
+async def connect_through_pooler(
+    dsn: str | None = None,
+    **arguments: Any,  # noqa: ANN401 - the driver's own
+) -> asyncpg.Connection:
+    """Connect to a pooler that gives each transaction some server connection; of several to the first behind which a
+    server takes writes.
+
+    The driver's own question to a server takes two steps, which a pooler may send to two servers.
+    """
+    # whatever the address asks for: every transaction looks for itself whether it may write
+    arguments = {**arguments, "target_session_attrs": SessionAttribute.any}
+    return await _first_of(each_host(dsn or ""), _dial_pooler, arguments)
+
+
+async def _dial_pooler(host: str, **arguments: Any) -> asyncpg.Connection:  # noqa: ANN401 - the driver's own
+    connection: asyncpg.Connection = await asyncpg.connect(host, **arguments)
+    try:
+        await connection.execute(f"{TAKES_WRITES}; rollback")
+    except IS_STANDBY as fault:
+        connection.terminate()
+        raise asyncpg.TargetServerAttributeNotMatched("behind the pooler is a standby") from fault
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
+
+
+async def _first_of(hosts: list[str], dial: Dial, arguments: Mapping[str, Any]) -> asyncpg.Connection:
     faults: list[Exception] = []
     dialling: set[asyncio.Task[asyncpg.Connection]] = set()
     try:
         while hosts or dialling:
             if hosts:
-                dialling.add(asyncio.create_task(asyncpg.connect(hosts.pop(0), **arguments)))
+                dialling.add(asyncio.create_task(_dialled(dial, hosts.pop(0), arguments)))
             patience = PATIENCE_SECONDS if hosts else None
             done, dialling = await asyncio.wait(dialling, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             made = [each.result() for each in done if each.exception() is None]
@@ -49,6 +89,10 @@ async def connect(dsn: str | None = None, **arguments: Any) -> asyncpg.Connectio
     finally:
         await _give_up(dialling)
     raise min(faults, key=_rank)
+
+
+async def _dialled(dial: Dial, host: str, arguments: Mapping[str, Any]) -> asyncpg.Connection:
+    return await dial(host, **arguments)
 
 
 def each_host(dsn: str) -> list[str]:

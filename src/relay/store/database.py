@@ -6,6 +6,10 @@ without a word to the server. What had been sent may then have happened, or happ
 to the server that has died without a word costs a pool one bound, however many connections it has: those that lay idle
 go with the first that was not answered. And what a client holds that has vanished or stands still, the server gives
 back by itself.
+
+Where a pooler stands in between that gives each transaction another session (`pooled`), nothing may be counted on
+beyond a transaction: so every block is one, is told everything anew in the message that begins it, and leaves no
+prepared statement behind.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from typing import Any, Literal
 import asyncpg
 
 from relay.store import faults
-from relay.store.address import connect
+from relay.store.address import IS_STANDBY, TAKES_WRITES, connect, connect_through_pooler
 
 WORK_SECONDS = 30.0
 """How long a block with a connection may last, from asking for the connection to the end of its transaction."""
@@ -31,6 +35,11 @@ CLOSE_SECONDS = 0.5
 
 CONNECT_TIMEOUT = 10.0
 """Seconds to wait for a new connection."""
+
+STATEMENTS_KEPT = 100
+"""How many prepared statements a connection keeps, which is the driver's default."""
+
+_ONE_MOMENT = "set transaction isolation level repeatable read"
 
 Connection = asyncpg.pool.PoolConnectionProxy | asyncpg.Connection
 
@@ -62,6 +71,10 @@ async def _keep(_: Connection) -> None:
     """
 
 
+_TRANSACTION = {name: value for name, value in _SESSION.items() if not name.startswith("tcp_")}
+"""What a transaction through a pooler is told: the server's link is the pooler's."""
+
+
 class Commits(Enum):
     """What a commit waits for. No commit that holds a lock waits for other machines: see `barrier`."""
 
@@ -79,29 +92,43 @@ class Database:
     """A pool of connections to one database, whose commits wait for one thing."""
 
     def __init__(
-        self, pool: asyncpg.Pool, made: Iterable[asyncpg.Connection] = (), within: float = WORK_SECONDS
+        self,
+        pool: asyncpg.Pool,
+        made: Iterable[asyncpg.Connection] = (),
+        within: float = WORK_SECONDS,
+        told: str | None = None,
     ) -> None:
+        """`told` is what each transaction has to be told, of a pool through a pooler."""
         self._pool = pool
         self._made = made
         self._within = within
+        self._told = told
         self._borrowed: set[int] = set()
 
     @classmethod
     async def connect(
-        cls, dsn: str, *, name: str, size: int, commits: Commits = Commits.HERE, within: float | None = None
+        cls,
+        dsn: str,
+        *,
+        name: str,
+        size: int,
+        commits: Commits = Commits.HERE,
+        within: float | None = None,
+        pooled: bool = False,
     ) -> Database:
         """Open a pool of at most `size` connections that call themselves `name`. Raises `StoreUnavailable`.
 
-        `within` bounds each block, and on the server each statement, in seconds: `WORK_SECONDS` if not given.
+        `within` bounds each block, and on the server each statement, in seconds: `WORK_SECONDS` if not given. `pooled`:
+        the address is that of a pooler, which gives each transaction another session.
         """
         within = WORK_SECONDS if within is None else within
-        settings = {**_SESSION, "application_name": name, "statement_timeout": str(math.ceil(within * 1000))}
+        settings = {**(_TRANSACTION if pooled else _SESSION), "statement_timeout": str(math.ceil(within * 1000))}
         if commits.value is not None:
             settings["synchronous_commit"] = commits.value
         made: weakref.WeakSet[asyncpg.Connection] = weakref.WeakSet()
 
         async def dial(*where: Any, **how: Any) -> asyncpg.Connection:  # noqa: ANN401 - the driver's own
-            connection = await connect(*where, **how)
+            connection = await (connect_through_pooler if pooled else connect)(*where, **how)
             made.add(connection)
             return connection
 
@@ -113,10 +140,12 @@ class Database:
                 connect=dial,
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=within,
-                server_settings=settings,
+                server_settings={"application_name": name} | ({} if pooled else settings),
+                statement_cache_size=0 if pooled else STATEMENTS_KEPT,
                 reset=_keep,
             )
-        database = cls(pool, made, within)
+        told = "; ".join(f"set local {setting} = '{value}'" for setting, value in settings.items())
+        database = cls(pool, made, within, told if pooled else None)
         try:
             with _readable_address():
                 async with database.connection():
@@ -132,14 +161,17 @@ class Database:
 
         Raises `StoreUnavailable` for a database that is away or too slow, here and inside the block.
         """
-        with faults.translated(), self._distrusting():
-            async with asyncio.timeout(self._within), self._pool.acquire() as connection:
-                with self._lent(connection), _thrown_away_if_cut_off(connection):
+        async with self._lend() as connection:
+            if self._told is None:
+                yield connection
+            else:
+                async with _told_transaction(connection, self._told):
                     yield connection
 
     @asynccontextmanager
     async def kept_connection(self) -> AsyncIterator[Connection]:
         """Borrow a connection for as long as the block likes; each statement in it has the pool's bound."""
+        assert self._told is None, "a pooler keeps a connection for nobody"
         with faults.translated(), self._distrusting():
             async with self._pool.acquire(timeout=self._within) as connection:
                 with self._lent(connection), _thrown_away_if_cut_off(connection):
@@ -148,14 +180,30 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """Borrow a connection inside a transaction that commits at the end of the block."""
-        async with self.connection() as connection, transaction(connection):
-            yield connection
+        if self._told is not None:
+            async with self.connection() as connection:
+                yield connection
+        else:
+            async with self._lend() as connection, transaction(connection):
+                yield connection
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Connection]:
         """Borrow a connection on which every statement of the block sees the database as of one moment."""
-        async with self.connection() as connection, transaction(connection, one_moment=True):
-            yield connection
+        async with self._lend() as connection:
+            if self._told is not None:
+                async with _told_transaction(connection, f"{_ONE_MOMENT}; {self._told}"):
+                    yield connection
+            else:
+                async with transaction(connection, one_moment=True):
+                    yield connection
+
+    @asynccontextmanager
+    async def _lend(self) -> AsyncIterator[Connection]:
+        with faults.translated(), self._distrusting():
+            async with asyncio.timeout(self._within), self._pool.acquire() as connection:
+                with self._lent(connection), _thrown_away_if_cut_off(connection):
+                    yield connection
 
     @contextmanager
     def _lent(self, connection: Connection) -> Iterator[None]:
@@ -207,6 +255,29 @@ async def transaction(connection: Connection, *, one_moment: bool = False) -> As
             await work.rollback()
         raise
     await work.commit()
+
+
+@asynccontextmanager
+async def _told_transaction(connection: Connection, told: str) -> AsyncIterator[None]:
+    """The same through a pooler: told what a session would be, in the message that begins it. Raises `CannotWrite`.
+
+    Its server may have become a standby since the connection was made, which a pooler tells nobody.
+    """
+    try:
+        await connection.execute(f"{TAKES_WRITES}; {told}")
+    except IS_STANDBY as fault:
+        raise faults.CannotWrite("the database cannot write: it is a standby") from fault
+    try:
+        with _thrown_away_if_cut_off(connection):
+            yield
+    except (asyncio.CancelledError, TimeoutError):
+        raise
+    except BaseException:
+        if not _is_gone(connection):
+            await connection.execute("rollback")
+        raise
+    if await connection.execute("commit") != "COMMIT":
+        raise RuntimeError("a statement failed, and the block went on as if its transaction could still be committed")
 
 
 async def bound_lock_waits(connection: Connection) -> None:

@@ -157,6 +157,8 @@ def _known(fault: Exception) -> Exception | None:
 
 def _words(fault: Exception) -> str:
     """What it says in one line, without its details: those quote the row, and payloads have no place in a log."""
+    if isinstance(fault, asyncpg.TargetServerAttributeNotMatched):
+        return "what answers is a standby, and none that takes writes does"
     if isinstance(fault, asyncpg.InternalClientError):
         return "the connection was cut"  # the driver tells of its own states there
     said = fault.args[0] if isinstance(fault, asyncpg.PostgresError) and fault.args else str(fault)

@@ -145,6 +145,13 @@ class Health:
         ]
         return min(limits, key=lambda limit: limit.connections)
 
+    async def identity(self) -> tuple[int, int]:
+        """What no two databases have in common: their cluster's number, which its standbys share, and their own."""
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(statements.text("tell_identity"))
+        assert row is not None, "who is connected has a database"
+        return row["cluster"], row["database"]
+
     async def beat(self, process: UUID, kind: str) -> datetime:
         """Report that this process is there; answers the database's instant while it did."""
         async with self._database.connection() as connection:

@@ -45,6 +45,13 @@ select current_setting('max_connections')::integer - current_setting('superuser_
 from pg_roles r cross join pg_database d
 where r.rolname = session_user and d.datname = current_database();
 
+-- name: tell_identity
+-- parameters:
+-- index:
+select c.system_identifier as cluster, d.oid::bigint as database
+from pg_control_system() c cross join pg_database d
+where d.datname = current_database();
+
 -- name: try_reporting_lock
 -- parameters: lock number
 -- index:
