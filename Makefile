@@ -126,6 +126,16 @@ bench-retention: setup  ## ingest while days with a million attempts are dropped
 bench-claims: setup  ## what a claim costs per row: a small queue beside 1,000,000 rows, half of them in a closed lane
 	@$(BIN)/python -m tests.store.claim_costs
 
+.PHONY: bench-scale
+bench-scale: setup  ## what an event costs the server, and what a gateway, a dispatcher and the server do among 1,000,000 endpoints
+	@$(BIN)/python -m tests.loadtest.flow
+	@$(BIN)/python -m tests.loadtest.heads
+	@$(BIN)/python -m tests.loadtest.scale
+
+.PHONY: simulate-claims
+simulate-claims: setup  ## how many dispatchers one database feeds: a model with a seed, a table in seconds
+	@$(BIN)/python -m tests.loadtest.claim_simulation
+
 # The tool that locks stays out of the locked environment. Comments and options that name a registry are left out, so the
 # lock works with whichever one pip is set up for. The two locks agree: the second is resolved under the first.
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(LOCK_VENV)/bin/pip-compile --quiet --generate-hashes --allow-unsafe \

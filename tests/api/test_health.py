@@ -7,12 +7,15 @@ import re
 import threading
 from dataclasses import replace
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import asyncpg
 import pytest
 
 from relay.api import readiness
-from relay.store.health import DISPATCHER, GATEWAY, Health
+from relay.store import health as health_of_the_store
+from relay.store.health import DISPATCHER, GATEWAY, Health, LateLook
+from relay.store.queue import FIRST_LANE
 from tests.api.world import World, new_id
 from tests.support.quorum import barrier_of_one
 from tests.support.world import real_ambient
@@ -143,10 +146,10 @@ class Counting(Health):
 
     rounds = 0
 
-    async def lateness(self) -> float | None:
+    async def look_for_late(self, after: UUID = FIRST_LANE) -> LateLook:
         """The same, counted."""
         self.rounds += 1
-        return await super().lateness()
+        return await super().look_for_late(after)
 
 
 class Clock:
@@ -238,3 +241,28 @@ async def test_numbers_are_written_out_beside_the_loop_and_not_on_it(world: Worl
     world.api.state.deps = replace(world.api.state.deps, exposition=exposition)
     assert (await world.get("/metrics")).status == 200
     assert where != [threading.current_thread()]
+
+
+async def test_of_very_many_lanes_each_answer_looks_at_some_and_the_next_one_at_others(
+    world: World, asked: readiness.Readiness, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One lane at a time of three, and the second is late: it is found, and stays so until its lane was seen again."""
+    monkeypatch.setattr(health_of_the_store, "LANES_AT_ONCE", 1)
+    for _ in range(3):
+        await owed(world, "1 hour")
+    lanes = [row[0] for row in await world.sql("select distinct endpoint_id from deliveries order by endpoint_id")]
+    late = "update deliveries set due_at = now() - interval '75 seconds' where endpoint_id = $1"
+    await world.sql(late, lanes[1])
+
+    async def answers(number: int) -> list[bool]:
+        seen = []
+        for _ in range(number):
+            clock.now += 2 * readiness.LONGEST_REST_SECONDS
+            seen.append((await asked.checks())["queue"] == "ok")
+        return seen
+
+    # the third lane is the last, which the look behind it finds out
+    assert await answers(4) == [True, False, False, False]
+    await world.sql("update deliveries set due_at = now() + interval '1 hour'")
+    assert await answers(4) == [False, False, False, False]
+    assert await answers(4) == [True, True, True, True]

@@ -24,6 +24,7 @@ from relay.store import statements
 from relay.store.database import Database
 from relay.store.faults import StoreBusy, StoreUnavailable
 from relay.store.health import DISPATCHER, FORGOTTEN_AFTER_SECONDS, GATEWAY, ConnectionsAllowed, Health
+from relay.store.queue import FIRST_LANE
 from tests.store import bulk
 from tests.store.world import TENANT, World, attempt, event, new_id
 from tests.support.database import Server
@@ -566,7 +567,7 @@ async def test_making_days_gives_up_where_a_lock_is_not_to_be_had(world: World, 
 
 @pytest.mark.parametrize(
     ("statement", "arguments"),
-    [("measure_queue", (1800.0, 3600.0, 300.0)), ("measure_lateness", ()), ("bury_removed", (500,))],
+    [("measure_queue", (1800.0, 3600.0, 300.0)), ("measure_lateness", (FIRST_LANE, 20_000)), ("bury_removed", (500,))],
 )
 async def test_what_runs_every_few_seconds_does_not_look_at_endpoints_that_are_owed_nothing(
     world: World, statement: str, arguments: tuple[object, ...]
@@ -601,3 +602,27 @@ async def test_the_oldest_event_that_is_owed_is_found_among_so_many_in_flight(wo
     measured = await measure(Health(world.database))
     assert measured.in_flight == rows
     assert measured.oldest_open_receipt_age == pytest.approx(77.0, abs=20.0)
+
+
+async def test_lateness_is_looked_for_a_bounded_number_of_lanes_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The latest delivery is in the third lane of five, the second lane is closed."""
+    monkeypatch.setattr(health_module, "LANES_AT_ONCE", 2)
+    lanes = await world.add_endpoints(5)
+    await world.owe(1, *lanes)
+    await world.sql("update deliveries set due_at = now() - interval '50 seconds' where endpoint_id = $1", lanes[2])
+    await world.sql("update deliveries set due_at = now() - interval '90 seconds' where endpoint_id = $1", lanes[1])
+    await world.endpoints.set_state(TENANT, lanes[1], EndpointState.PAUSED)
+    health = Health(world.database)
+
+    first = await health.look_for_late()
+    assert first.go_on_behind == lanes[1]
+    second = await health.look_for_late(lanes[1])
+    assert second.go_on_behind == lanes[3]
+    last = await health.look_for_late(lanes[3])
+
+    assert last.go_on_behind is None
+    assert [round((each.late or 0.0) / 50) for each in (first, second, last)] == [0, 1, 0]
+    assert await health.lateness() == pytest.approx(50.0, abs=20.0)
+    assert (await measure(health)).oldest_pending_age == pytest.approx(50.0, abs=20.0)

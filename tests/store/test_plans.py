@@ -20,7 +20,7 @@ from relay.domain.delivery import DeliveryMove
 from relay.domain.outcome import LaneNotice
 from relay.store import statements
 from relay.store.database import _SESSION, Connection
-from relay.store.queue import UNBOUNDED
+from relay.store.queue import FIRST_LANE, UNBOUNDED
 from relay.store.statements import Statement
 from tests.store import bulk
 from tests.store.world import World, attempt, event, held, named, new_id, only
@@ -273,7 +273,7 @@ async def test_lateness_touches_each_lane_and_not_its_rows(watched: tuple[World,
     world, _ = watched
     async with world.database.connection() as connection:
         answer = await connection.fetchval(
-            f"explain (analyze, buffers, format json) {statements.text('measure_lateness')}"
+            f"explain (analyze, buffers, format json) {statements.text('measure_lateness')}", FIRST_LANE, 20_000
         )
     top = json.loads(answer)[0]["Plan"]
     assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < LANES * 15

@@ -21,6 +21,7 @@ from relay.domain.housekeeping import DayTable, QueueMeasured
 from relay.store import statements
 from relay.store.database import Connection, Database, bound_lock_waits, throw_away
 from relay.store.faults import CannotWrite, StoreBusy, StoreUnavailable
+from relay.store.queue import FIRST_LANE
 
 DISPATCHER = "dispatcher"
 GATEWAY = "gateway"
@@ -64,6 +65,19 @@ _PROBE_KILOBYTES = 1000
 """What is written to see whether there is room: the work of some milliseconds, and more than tables grow by at once."""
 
 
+LANES_AT_ONCE = 20_000
+"""How many lanes one look for late deliveries steps through: a fifth of a second of the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateLook:
+    """Seconds by which the earliest delivery of some lanes is late, None if none of those is open; and behind which
+    lane to go on, None if these were the last."""
+
+    late: float | None
+    go_on_behind: UUID | None
+
+
 class Reporting:
     """The right to measure the queue for all, on the connection that holds the lock."""
 
@@ -86,7 +100,7 @@ class Reporting:
             promises.ack_seconds,
             timeout=bound,
         )
-        late = await connection.fetchval(statements.text("measure_lateness"), timeout=bound)
+        late = await _lateness(connection, bound)
         dead = await connection.fetch(statements.text("dead_by_consumer"), timeout=bound)
         breakers = await connection.fetch(statements.text("open_breakers"), timeout=bound)
         assert row is not None, "an aggregate answers one row"
@@ -174,8 +188,12 @@ class Health:
     async def lateness(self) -> float | None:
         """Seconds by which the earliest delivery is late (negative: not due yet), None if no open lane has any."""
         async with self._database.connection() as connection:
-            late: float | None = await connection.fetchval(statements.text("measure_lateness"))
-        return late
+            return await _lateness(connection)
+
+    async def look_for_late(self, after: UUID = FIRST_LANE) -> LateLook:
+        """The same of some thousand lanes with something pending behind that one."""
+        async with self._database.connection() as connection:
+            return await _look_for_late(connection, after)
 
     async def owed(self) -> int:
         """How many deliveries are pending or in flight."""
@@ -225,6 +243,23 @@ class Health:
         if busy:
             raise busy[0]
         return made
+
+
+async def _lateness(connection: Connection, within: float | None = None) -> float | None:
+    found: list[float] = []
+    after: UUID | None = FIRST_LANE
+    while after is not None:
+        look = await _look_for_late(connection, after, within)
+        found += [] if look.late is None else [look.late]
+        after = look.go_on_behind
+    return max(found, default=None)
+
+
+async def _look_for_late(connection: Connection, after: UUID, within: float | None = None) -> LateLook:
+    """One look, `within` seconds or the pool's own bound."""
+    row = await connection.fetchrow(statements.text("measure_lateness"), after, LANES_AT_ONCE, timeout=within)
+    assert row is not None, "an aggregate answers one row"
+    return LateLook(row["late"], row["last"])
 
 
 def _unless_none(limit: int | None) -> int:

@@ -148,34 +148,36 @@ select (select count(d.due_at) from deliveries d where d.status = 'pending') as 
        (select v.unaccounted from last_verification v) as unaccounted;
 
 -- name: measure_lateness
--- parameters:
+-- parameters: after endpoint uuid, most lanes integer
 -- index: deliveries_pending, endpoints_pkey, endpoint_state_pkey
--- Seconds by which the earliest delivery is late, negative if none is due yet, null if nothing is pending. What a gate
--- kept waiting is due when that reopens, or has reopened; a paused, disabled or removed lane is never late, nor is one
--- that is full. Steps from lane to lane over those with something pending, so it costs some 8 µs for each of them (80 ms
--- for 10,000), however long they are, and nothing where nothing is pending.
+-- Of the lanes behind that one: seconds by which the earliest delivery is late, negative if none is due yet, null if no open
+-- lane has any; and the last of so many lanes, if it came so far, to go on behind. What a gate kept waiting is due when that
+-- reopens, or has reopened; a paused, disabled or removed lane is never late, nor is one that is full. Steps from lane to
+-- lane over those with something pending, so it costs some 8 µs for each of them (80 ms for 10,000), however long they are,
+-- and nothing where nothing is pending.
 with recursive lane as (
-    (select d.endpoint_id, d.due_at from deliveries d where d.status = 'pending'
+    (select d.endpoint_id, d.due_at, 1 as visits from deliveries d where d.status = 'pending' and d.endpoint_id > $1
      order by d.endpoint_id, d.due_at limit 1)
     union all
-    select n.endpoint_id, n.due_at
+    select n.endpoint_id, n.due_at, l.visits + 1
     from lane l cross join lateral (
         select d.endpoint_id, d.due_at from deliveries d
         where d.status = 'pending' and d.endpoint_id > l.endpoint_id
         order by d.endpoint_id, d.due_at limit 1
     ) n
+    where l.visits < $2::integer
 )
-select extract(epoch from now() - min(greatest(l.due_at, g.opens_at)))::double precision
+select extract(epoch from now() - min(greatest(l.due_at, g.opens_at)) filter (where g.open))::double precision as late,
+       (select last.endpoint_id from lane last where last.visits >= $2::integer) as last
 from lane l
-cross join lateral (
+left join lateral (
     -- one by one by their keys, even in a plan that was made while there were no endpoints
     select e.status = 'active' and e.removed_at is null and not is_full(s) as open,
            greatest(opens_at(e, s, true), s.full_at) as opens_at
     from endpoints e join endpoint_state s on s.endpoint_id = e.id
     where e.id = l.endpoint_id
     offset 0
-) g
-where g.open;
+) g on true;
 
 -- name: open_breakers
 -- parameters:
