@@ -16,6 +16,7 @@ from relay.store.address import connect, each_host
 from relay.store.database import Database
 from relay.store.faults import LoginRefused, StoreUnavailable
 from tests.support.cluster import Cluster
+from tests.support.link import Link
 
 DEADLINE = 30.0
 
@@ -115,3 +116,14 @@ async def test_none_of_several_is_taken_if_none_writes(cluster: Cluster, cluster
     folder = parse_qs(urlsplit(second).query)["host"][0]
     with pytest.raises(asyncpg.TargetServerAttributeNotMatched):
         await connect(among(first.replace("&target_session_attrs=read-write", ""), "-", folder))
+
+
+async def test_a_connection_to_a_machine_that_is_gone_fails_by_itself(database_dsn: str) -> None:
+    """Within 25 seconds, whatever is waited for on it; by the systems' defaults it would be two hours."""
+    async with Link(database_dsn) as link:
+        connection = await connect(link.dsn)
+        there = connection._transport.get_extra_info("socket")  # type: ignore[attr-defined] # as in the room itself
+        assert there.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
+        assert [there.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [10, 5, 3, 25_000]
+        await connection.close()

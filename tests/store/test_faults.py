@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 
 from relay.store import database as database_module
+from relay.store import retention as retention_module
 from relay.store.database import Commits, Database
 from relay.store.faults import (
     CannotWrite,
@@ -29,6 +30,7 @@ from relay.store.faults import (
 )
 from relay.store.health import Health
 from relay.store.migrate import migrate
+from relay.store.retention import Retention
 from tests.store.world import World
 from tests.support.database import Server
 from tests.support.link import Link
@@ -231,6 +233,29 @@ async def test_whoever_gives_up_on_a_server_that_hangs_is_free_at_once(
                     await work(database)
         link.thaw()
         await work(database)
+        await database.close()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda retention: retention.drop_day_of_attempts(30),
+        lambda retention: retention.prune_idempotency_keys(batch=1),
+        lambda retention: retention.days_to_sweep(),
+    ],
+    ids=["a day of attempts", "names", "days to sweep"],
+)
+async def test_a_step_of_the_retention_has_a_bound_of_its_own_whatever_a_look_at_a_day_may_take(
+    database_dsn: str, monkeypatch: pytest.MonkeyPatch, step: Callable[[Retention], Awaitable[object]]
+) -> None:
+    monkeypatch.setattr(retention_module, "STEP_SECONDS", 1.0)
+    async with Link(database_dsn) as link:
+        database = await Database.connect(link.dsn, name="t", size=1, within=900.0)
+        link.strand()
+        async with asyncio.timeout(PROMPT):
+            with pytest.raises(StoreUnavailable):
+                await step(Retention(database))
+        await step(Retention(database))
         await database.close()
 
 

@@ -277,8 +277,8 @@ async def test_an_answer_that_is_slow_to_come_gives_no_secret_more_time(
         """Takes a minute for each answer."""
 
         @asynccontextmanager
-        async def connection(self) -> AsyncIterator[Connection]:
-            async with database.connection() as connection:
+        async def connection(self, within: float | None = None) -> AsyncIterator[Connection]:
+            async with database.connection(within) as connection:
                 yield connection
             clock.append(clock[-1] + 60.0)
 

@@ -128,11 +128,11 @@ class Interrupted(Database):
         self._happens = happens
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
+    async def connection(self, within: float | None = None) -> AsyncIterator[Connection]:
         self._left -= 1
         if self._left == 0:
             await self._happens()
-        async with self._inner.connection() as connection:
+        async with self._inner.connection(within) as connection:
             yield connection
 
 

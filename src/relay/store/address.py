@@ -1,13 +1,15 @@
 """From an address to a connection, which may name several servers.
 
-Owns the choice among them. Invariants: where an address names several hosts, nobody is given a standby unless the
-address asks for one; and no host that hangs, as a machine without power does, is in the way of the others.
+Owns the choice among them, and what the system is told of each connection. Invariants: where an address names several
+hosts, nobody is given a standby unless the address asks for one; no host that hangs, as a machine without power does,
+is in the way of the others; and a connection to a machine that is gone fails by itself, whatever is waited for on it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
@@ -17,6 +19,10 @@ from asyncpg.connect_utils import SessionAttribute
 
 PATIENCE_SECONDS = 0.25
 """How long a host may say nothing before the next one is tried beside it (as RFC 8305 does with addresses)."""
+
+_OF_TCP = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 25_000))
+"""After how many seconds without a word the other machine is asked for one, how often, and after how many milliseconds
+without any it counts as gone; where a system has these options. A session asks its server for the same."""
 
 _AUTHORITY = re.compile(r"[^:/?#]+://(?:[^/?#]*@)?(?P<hosts>[^/?#]*)")
 
@@ -40,8 +46,8 @@ async def connect(dsn: str | None = None, **arguments: Any) -> asyncpg.Connectio
     hosts = each_host(dsn or "")
     asked = parse_qs(urlsplit(hosts[0]).query).get("target_session_attrs", ["read-write"])[-1]
     if len(hosts) == 1 or asked not in _TAKES_WRITES:
-        return await asyncpg.connect(dsn, **arguments)
-    return await _first_of(hosts, asyncpg.connect, {"target_session_attrs": SessionAttribute.read_write, **arguments})
+        return await _dial(dsn, **arguments)
+    return await _first_of(hosts, _dial, {"target_session_attrs": SessionAttribute.read_write, **arguments})
 
 
 async def connect_through_pooler(
@@ -59,7 +65,7 @@ async def connect_through_pooler(
 
 
 async def _dial_pooler(host: str, **arguments: Any) -> asyncpg.Connection:  # noqa: ANN401 - the driver's own
-    connection: asyncpg.Connection = await asyncpg.connect(host, **arguments)
+    connection = await _dial(host, **arguments)
     try:
         await connection.execute(f"{TAKES_WRITES}; rollback")
     except IS_STANDBY as fault:
@@ -93,6 +99,17 @@ async def _first_of(hosts: list[str], dial: Dial, arguments: Mapping[str, Any]) 
 
 async def _dialled(dial: Dial, host: str, arguments: Mapping[str, Any]) -> asyncpg.Connection:
     return await dial(host, **arguments)
+
+
+async def _dial(dsn: str | None, **arguments: Any) -> asyncpg.Connection:  # noqa: ANN401 - the driver's own
+    connection: asyncpg.Connection = await asyncpg.connect(dsn, **arguments)
+    there = connection._transport.get_extra_info("socket")  # type: ignore[attr-defined] # the driver has no word for it
+    if there is not None and there.family != socket.AF_UNIX:
+        there.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _OF_TCP:
+            if hasattr(socket, option):
+                there.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return connection
 
 
 def each_host(dsn: str) -> list[str]:

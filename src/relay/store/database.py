@@ -156,12 +156,12 @@ class Database:
         return database
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
-        """Borrow a connection for a block that ends within the pool's bound.
+    async def connection(self, within: float | None = None) -> AsyncIterator[Connection]:
+        """Borrow a connection for a block that ends within the pool's bound, or sooner where that is given, in seconds.
 
         Raises `StoreUnavailable` for a database that is away or too slow, here and inside the block.
         """
-        async with self._lend() as connection:
+        async with self._lend(within) as connection:
             if self._told is None:
                 yield connection
             else:
@@ -178,13 +178,13 @@ class Database:
                     yield connection
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
-        """Borrow a connection inside a transaction that commits at the end of the block."""
+    async def transaction(self, within: float | None = None) -> AsyncIterator[Connection]:
+        """Borrow a connection inside a transaction that commits at the end of the block; `within` as above."""
         if self._told is not None:
-            async with self.connection() as connection:
+            async with self.connection(within) as connection:
                 yield connection
         else:
-            async with self._lend() as connection, transaction(connection):
+            async with self._lend(within) as connection, transaction(connection):
                 yield connection
 
     @asynccontextmanager
@@ -199,9 +199,10 @@ class Database:
                     yield connection
 
     @asynccontextmanager
-    async def _lend(self) -> AsyncIterator[Connection]:
+    async def _lend(self, within: float | None = None) -> AsyncIterator[Connection]:
+        bound = self._within if within is None else min(within, self._within)
         with faults.translated(), self._distrusting():
-            async with asyncio.timeout(self._within), self._pool.acquire() as connection:
+            async with asyncio.timeout(bound), self._pool.acquire() as connection:
                 with self._lent(connection), _thrown_away_if_cut_off(connection):
                     yield connection
 

@@ -18,6 +18,9 @@ from relay.domain.housekeeping import DayTable
 from relay.store import statements
 from relay.store.database import Database, bound_lock_waits
 
+STEP_SECONDS = 30.0
+"""How long a step may take; a look at a whole day, which may have many millions of events, has its pool's bound."""
+
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -111,7 +114,7 @@ class Retention:
     async def expire_dead_letters(self, days: float, *, batch: int) -> Expired:
         """Give up dead letters that have waited for so many days, about `batch`; where nothing else of a receipt is
         owed, it closes as `expired`."""
-        async with self._database.transaction() as connection:
+        async with self._database.transaction(STEP_SECONDS) as connection:
             await bound_lock_waits(connection)
             row = await connection.fetchrow(statements.text("expire_dead_letters"), days, batch)
         assert row is not None, "it answers one row"
@@ -120,7 +123,7 @@ class Retention:
     async def drop_day_of_attempts(self, days: float) -> date | None:
         """Drop the oldest day of attempts that ended so many days ago; None if there is none, or another process is at
         it."""
-        async with self._database.transaction() as connection:
+        async with self._database.transaction(STEP_SECONDS) as connection:
             await bound_lock_waits(connection)
             day: date | None = await connection.fetchval(
                 statements.text("drop_oldest_day"), DayTable.ATTEMPTS.value, days
@@ -131,7 +134,7 @@ class Retention:
         """Forget secrets that nothing can need: of what was removed or rotated away, or whose overlap is over, each for
         so long. At most about `batch`; answers how many rows were changed or removed."""
         changed = 0
-        async with self._database.transaction() as connection:
+        async with self._database.transaction(STEP_SECONDS) as connection:
             await bound_lock_waits(connection)
             for statement in ("let_go_of_endpoint_secrets", "let_go_of_source_secrets", "forget_secrets"):
                 changed += len(await connection.fetch(statements.text(statement), batch, grace_seconds))
@@ -139,7 +142,7 @@ class Retention:
 
     async def days_to_prune(self, days: float) -> list[date]:
         """Days of the journal that ended so many days ago and at which a look pays, the oldest first."""
-        async with self._database.connection() as connection:
+        async with self._database.connection(STEP_SECONDS) as connection:
             return [row["day"] for row in await connection.fetch(statements.text("days_to_prune"), days)]
 
     async def prune_day(self, day: date, days: float) -> PrunedDay:
@@ -155,13 +158,13 @@ class Retention:
 
     async def days_to_sweep(self) -> list[OldDay]:
         """Days of which events went and whose other rows were not all looked at since, the oldest first."""
-        async with self._database.connection() as connection:
+        async with self._database.connection(STEP_SECONDS) as connection:
             return [OldDay(*row) for row in await connection.fetch(statements.text("days_to_sweep"))]
 
     async def sweep(self, old: OldDay, *, after: UUID | None, batch: int) -> Swept:
         """Remove receipts and deliveries of events that went, about `batch` rows; the next behind `after`."""
         first, last = ids.first_of(old.day), ids.last_of(old.day)
-        async with self._database.transaction() as connection:
+        async with self._database.transaction(STEP_SECONDS) as connection:
             await bound_lock_waits(connection)
             row = await connection.fetchrow(statements.text("sweep_pruned_day"), old.day, after or first, last, batch)
         if row is None:
@@ -170,12 +173,12 @@ class Retention:
 
     async def mark_swept(self, old: OldDay) -> None:
         """Nothing of the events that went is left."""
-        async with self._database.connection() as connection:
+        async with self._database.connection(STEP_SECONDS) as connection:
             await connection.execute(statements.text("mark_day_swept"), old.day, old.pruned_at)
 
     async def overdue(self, windows: Windows) -> Overdue:
         """What should have gone a day ago by these windows, and has not."""
-        async with self._database.connection() as connection:
+        async with self._database.connection(STEP_SECONDS) as connection:
             row = await connection.fetchrow(
                 statements.text("overdue_days"),
                 float(windows.attempts_days),
@@ -185,5 +188,5 @@ class Retention:
         return Overdue(row["attempts"], row["events"], row["unswept"])
 
     async def _remove(self, statement: str, batch: int) -> int:
-        async with self._database.connection() as connection:
+        async with self._database.connection(STEP_SECONDS) as connection:
             return len(await connection.fetch(statements.text(statement), batch))
