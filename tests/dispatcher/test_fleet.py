@@ -5,14 +5,25 @@ The broker is the one in memory, which passes the suite that Redis passes; the d
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
+from contextlib import AsyncExitStack
 from dataclasses import replace
-from uuid import UUID
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 
+from relay.broker import Broker
+from relay.dispatcher import consumer as consuming
 from relay.domain.telemetry import AttemptsRecorded, BrokerModeChanged, LoopCrashed
+from relay.store import announcing
+from relay.store.journal import Journal
+from relay.store.queue import Claim, Queue
+from tests.store.world import event
 from tests.support.dispatching import TUNING, House
+from tests.support.gate import Gate
 from tests.support.memory_broker import MemoryBroker, MemoryStream
 from tests.support.receiver import Receiver
 
@@ -35,6 +46,25 @@ def attempted(house: House) -> Counter[UUID]:
 
 def modes(house: House) -> list[bool]:
     return [told.active for told in house.heard(BrokerModeChanged)]
+
+
+async def until_standing(broker: Broker, *, unread: int, pending: int) -> None:
+    """Return once the broker holds just that."""
+    async with asyncio.timeout(10):
+        while True:
+            standing = await broker.standing()
+            if (standing.unread, standing.pending) == (unread, pending):
+                return
+
+
+async def quiet(broker: Broker) -> None:
+    """Return once everything that was announced is acknowledged."""
+    await until_standing(broker, unread=0, pending=0)
+
+
+async def rows(house: House, sql: str) -> list[Any]:
+    async with house.database.connection() as connection:
+        return list(await connection.fetch(sql))
 
 
 async def test_what_is_accepted_is_announced_claimed_by_its_id_and_delivered_once(
@@ -101,3 +131,159 @@ async def test_without_the_broker_deliveries_are_polled_for_and_with_it_announce
         await house.events(50, endpoint)
         await house.until(lambda: len(attempted(house)) == 100)
     assert set(attempted(house).values()) == {1}
+
+
+async def test_a_claim_that_is_lost_is_acknowledged_and_dropped(house: House, stream: MemoryStream) -> None:
+    broker, other = consumer(house, stream), consumer(house, stream, "other")
+    async with house.dispatching(broker=broker):
+        await house.until(lambda: modes(house) == [True])
+        await other.announce([[uuid4() for _ in range(50)]] * 4)
+        await quiet(other)
+    assert not house.heard(LoopCrashed)
+
+
+async def test_ids_that_are_fed_twice_are_not_sent_twice(
+    house: House, receiver: Receiver, stream: MemoryStream
+) -> None:
+    """C130."""
+    endpoint = await house.endpoint(receiver.url("/slow?ms=20"))
+    other = consumer(house, stream, "other")
+    async with house.dispatching(broker=consumer(house, stream)), house.dispatching(broker=other):
+        await house.until(lambda: modes(house) == [True, True])
+        await house.events(100, endpoint)
+        owed = [row[0] for row in await rows(house, "select id from deliveries")]
+        await other.announce([owed[:50], owed[50:], owed[:50], owed[50:]])
+        await house.until(lambda: len(attempted(house)) == 100)
+        await quiet(other)
+    assert (set(attempted(house).values()), len(receiver.received())) == ({1}, 100)
+
+
+async def test_what_was_announced_before_it_was_there_is_delivered_within_a_poll(
+    house: House, receiver: Receiver, stream: MemoryStream
+) -> None:
+    """C113: the word came before the commit, found no row and was dropped; no wake-up and no traffic follows."""
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    other = consumer(house, stream, "other")
+    addition = event(to=(endpoint,))
+    async with house.dispatching(broker=consumer(house, stream)):
+        await house.until(lambda: modes(house) == [True])
+        await other.announce([[addition.fan_out[0][0]]])
+        await quiet(other)
+        snapshot = await house.endpoints.snapshot()
+        await Journal(house.database, key_retention_seconds=60).append(snapshot.versions, [addition])
+        await house.until(lambda: len(attempted(house)) == 1)
+
+
+async def test_a_retry_waits_in_the_database_and_is_sent_once_when_it_is_due(
+    house: House, receiver: Receiver, stream: MemoryStream
+) -> None:
+    """C126: with eight dispatchers, whose broker holds nothing of it meanwhile."""
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with AsyncExitStack() as stack:
+        for number in range(8):
+            await stack.enter_async_context(house.dispatching(broker=consumer(house, stream, str(number))))
+        await house.until(lambda: modes(house) == [True] * 8)
+        await house.execute("update endpoints set status = 'paused', revision = revision + 1")
+        await house.event(endpoint)
+        await house.execute("update deliveries set due_at = now() + interval '12 hours'")
+        await house.execute("update endpoints set status = 'active', revision = revision + 1")
+        standing = await consumer(house, stream).standing()
+        assert (standing.unread, standing.pending) == (0, 0)
+        await house.pass_time(12 * 3600)
+        await house.until(lambda: len(attempted(house)) == 1)
+        await quiet(consumer(house, stream))
+    assert len(receiver.received()) == 1
+
+
+async def test_a_stop_announces_anew_what_it_has_read_and_not_claimed(house: House, stream: MemoryStream) -> None:
+    async with Gate() as gate:
+        endpoint = await house.endpoint(gate.url, max_in_flight=2)
+        other = consumer(house, stream, "other")
+        async with house.dispatching(replace(TUNING, drain_seconds=0.1), broker=consumer(house, stream)):
+            await house.until(lambda: modes(house) == [True])
+            await house.events(4, endpoint)
+            await gate.visits(2, 10)
+            await until_standing(other, unread=0, pending=1)
+            # it has claimed what it could of what it read, and reads on
+            await house.until(lambda: stream.calls["receive"] >= 2)
+        standing = await other.standing()
+        assert standing.pending == 0
+        assert len({delivery for message in stream.announced for delivery in message}) == 2
+
+
+async def test_a_lane_that_hangs_costs_few_claims_and_keeps_no_other_lane(
+    house: House, receiver: Receiver, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims: list[float] = []
+    claim_due = Queue.claim_due
+
+    async def noting(queue: Queue, **wanted: Any) -> Claim:
+        claims.append(time.monotonic())
+        return await claim_due(queue, **wanted)
+
+    monkeypatch.setattr(Queue, "claim_due", noting)
+    async with Gate() as gate:
+        hanging, healthy = await house.endpoint(gate.url, max_in_flight=2), await house.endpoint(receiver.url("/ok"))
+        async with house.dispatching(replace(TUNING, drain_seconds=0.1), broker=consumer(house, stream)):
+            await house.until(lambda: modes(house) == [True])
+            await house.events(50, hanging)
+            await gate.visits(2, 10)
+            claims.clear()
+            began = time.monotonic()
+            await house.until(lambda: len(claims) >= 8 or time.monotonic() - began > 10)
+            assert time.monotonic() - began > 1.0, "each quarter of a second is enough"
+            await house.events(20, healthy)
+            await receiver.arrive(20, 10)
+
+
+async def test_an_idle_consumer_asks_the_broker_once_per_wait(
+    house: House, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consuming, "WAIT_SECONDS", 0.2)
+    async with house.dispatching(broker=consumer(house, stream)):
+        await house.until(lambda: modes(house) == [True])
+        before, began = dict(stream.calls), time.monotonic()
+        await house.until(lambda: stream.calls.get("receive", 0) >= before.get("receive", 0) + 10)
+        assert time.monotonic() - began > 9 * 0.2
+        assert stream.calls.get("announce", 0) == 0
+
+
+async def test_where_nobody_announces_a_dispatcher_looks_by_itself(
+    house: House, receiver: Receiver, stream: MemoryStream
+) -> None:
+    """Somebody has the lock and says nothing to this broker, say one whose broker is another one."""
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.database.kept_connection() as leads:
+        assert await leads.fetchval("select pg_try_advisory_lock($1)", announcing.PUBLISHING_LOCK)
+        async with house.dispatching(replace(TUNING, sweep_seconds=0.5), broker=consumer(house, stream)):
+            await house.until(lambda: modes(house) == [True])
+            await house.events(150, endpoint)
+            await house.until(lambda: len(attempted(house)) == 150)
+        await leads.execute("select pg_advisory_unlock_all()")
+    assert "announce" not in stream.calls
+
+
+async def test_a_broker_that_hangs_is_done_without(house: House, receiver: Receiver, stream: MemoryStream) -> None:
+    """C134."""
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching(QUICK, broker=consumer(house, stream)):
+        await house.until(lambda: modes(house) == [True])
+        stream.freeze()
+        await house.events(50, endpoint)
+        await house.until(lambda: len(attempted(house)) == 50)
+        assert modes(house) == [True, False]
+        stream.thaw()
+        await house.until(lambda: modes(house) == [True, False, True])
+    assert set(attempted(house).values()) == {1}
+
+
+async def test_a_broker_that_is_away_from_the_start_is_told_of_once(
+    house: House, receiver: Receiver, stream: MemoryStream
+) -> None:
+    stream.is_away = True
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching(QUICK, broker=consumer(house, stream)):
+        await house.events(50, endpoint)
+        await house.until(lambda: len(attempted(house)) == 50)
+        await house.until(lambda: stream.calls.get("standing", 0) >= 3)
+    assert modes(house) == [False]

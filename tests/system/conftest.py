@@ -25,6 +25,7 @@ from tests.support.npm import kept_folder
 from tests.support.postgres import throwaway_server
 from tests.support.programs import Programs, find_programs
 from tests.support.receiver import Receiver
+from tests.support.stream_server import StreamServer, valkey
 from tests.support.vendors import Vendors
 from tests.support.verified import assert_right
 
@@ -174,14 +175,18 @@ def receiver() -> Iterator[Receiver]:
         yield running
 
 
-TRANSPORTS: Mapping[str, Mapping[str, str]] = {"polling": {}}
-"""The ways in which dispatchers learn of what is due, with the settings for each."""
+TRANSPORTS = ("polling", "broker")
+"""The ways in which dispatchers learn of what is due."""
 
 
 @pytest.fixture(scope="module", params=TRANSPORTS)
-def transport(request: pytest.FixtureRequest) -> Mapping[str, str]:
+def transport(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
     """Settings of an installation; whatever asks for them is claimed of each way."""
-    return TRANSPORTS[request.param]
+    if request.param == "polling":
+        yield {}
+        return
+    with StreamServer(valkey(), tmp_path_factory.mktemp("broker")) as broker:
+        yield {"RELAY_BROKER_URL": broker.url}
 
 
 @dataclass(frozen=True, slots=True)

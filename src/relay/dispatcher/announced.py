@@ -4,8 +4,8 @@ Owns which deliveries are worth a word now. Nothing here is on record: a new lea
 Invariant: what is remembered is pending still, as far as the last look at its lane knew, and all of it together is no
 more than `MOST`; so stream and pending list are bounded by who writes to them, and nothing is ever cut off from them.
 
-A lane may hold half of what the others leave of the memory, so no number of slow lanes owns it: there is always room
-for one that had nothing yet.
+Half of the memory is for lanes that hold one row, and of the other half a lane may hold half of what the others leave:
+so no number of deep and slow lanes keeps one that had nothing yet from its first word.
 """
 
 from __future__ import annotations
@@ -54,14 +54,17 @@ class Announced:
             self.size -= len(known.rows)
             told = known.rows if known.closings == lane.closings else {}
         kept = {row: told[row] for row in lane.rows if row in told and not _is_stale(told[row], stale_before)}
-        left = self._most - self.size
-        room = min(max(1, left // 2), left) - len(kept)
+        room = self._share() - len(kept)
         fresh = [row for row in lane.rows if row not in kept][: max(0, room)]
         kept.update(dict.fromkeys(fresh, now))
         if kept:
             self._lanes[lane.endpoint_id] = _Lane(lane.closings, kept)
             self.size += len(kept)
         return [delivery for delivery, _ in fresh]
+
+    def _share(self) -> int:
+        """What one lane may hold beside all others."""
+        return max(1, (self._most // 2 - self.size) // 2) if self.size < self._most else 0
 
     def _forget_passed(self, look: Look) -> None:
         """Forget the lanes that a look has passed without seeing anything of them: all that was pending is claimed."""

@@ -196,12 +196,10 @@ class Consumer:
         if now - self._reclaimed_at >= RECLAIM_EVERY_SECONDS:
             self._reclaimed_at = now
             self._held.take(await self._broker.reclaim(idle_seconds=RECLAIM_IDLE_SECONDS, count=RECLAIM_MESSAGES))
-        if self._receiving is None:
-            count = max(1, self._claimer.room // MESSAGE_DELIVERIES)
-            self._receiving = asyncio.ensure_future(self._broker.receive(count=count, wait_seconds=WAIT_SECONDS))
-        await self._await_word(self._receiving, now)
-        if self._receiving.done():
-            messages, self._receiving = self._receiving.result(), None
+        receiving = self._receive()
+        await self._await_word(receiving, now)
+        if receiving.done():
+            messages, self._receiving = receiving.result(), None
             self._held.take(messages)
             self._held.let_go(MOST_HELD)
             if messages:
@@ -242,15 +240,23 @@ class Consumer:
         await self._claimer.pace(asked_at, claim)
 
     async def _look_without(self) -> None:
-        """Nothing was announced for long. There may be nothing, or nobody who announces: look."""
-        while True:
-            asked_at = self._ambient.monotonic()
-            claim = await self._claimer.take()
-            if not claim.deliveries:
-                self._heard_at = asked_at
-                return
-            await self._claimer.pace(asked_at, claim)
-            await self._claimer.await_room()
+        """Nothing was announced for long. There may be nothing, or nobody who announces: look, and poll for as long as
+        there is something and no message."""
+        asked_at = self._ambient.monotonic()
+        claim = await self._claimer.take()
+        if not claim.deliveries and not self._flights.held:
+            self._heard_at = asked_at
+            return
+        receiving = self._receive()
+        receiving.add_done_callback(lambda _: self._alarm.ring())
+        await self._claimer.run(lambda: not receiving.done())
+
+    def _receive(self) -> asyncio.Task[Sequence[Message]]:
+        """The read that is under way."""
+        if self._receiving is None:
+            count = max(1, self._claimer.room // MESSAGE_DELIVERIES)
+            self._receiving = asyncio.ensure_future(self._broker.receive(count=count, wait_seconds=WAIT_SECONDS))
+        return self._receiving
 
 
 async def _ended(task: asyncio.Future[object] | asyncio.Task[Sequence[Message]] | asyncio.Task[None]) -> None:

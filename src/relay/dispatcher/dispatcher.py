@@ -275,7 +275,7 @@ class Dispatcher:
         publisher = Publisher(
             store=fleet.announcing,
             broker=fleet.broker,
-            claimer=self._claimer,
+            mark_closed=self._claimer.mark_closed,
             mode=self._mode,
             alarm=announces,
             tuning=Publishing(self._tuning.claim.poll_seconds, self._tuning.sweep_seconds),

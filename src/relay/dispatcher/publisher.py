@@ -11,14 +11,14 @@ begins with a sweep, by the same rule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from relay.broker import MESSAGE_DELIVERIES, Broker, BrokerUnavailable
 from relay.dispatcher.alarm import Alarm
 from relay.dispatcher.announced import MOST, Announced
-from relay.dispatcher.claimer import PACE_SECONDS, Claimer
+from relay.dispatcher.claimer import PACE_SECONDS
 from relay.dispatcher.mode import Mode
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import Listener, Loop, LoopSucceeded
@@ -53,14 +53,15 @@ class Publishing:
 
 
 class Publisher:
-    """Publishes for the whole installation, while this process holds the lock."""
+    """Publishes for the whole installation, while this process holds the lock. `mark_closed` tells of the lanes behind
+    an endpoint that are found closed."""
 
     def __init__(
         self,
         *,
         store: Announcing,
         broker: Broker,
-        claimer: Claimer,
+        mark_closed: Callable[[UUID], Awaitable[None]],
         mode: Mode,
         alarm: Alarm,
         tuning: Publishing,
@@ -69,7 +70,7 @@ class Publisher:
     ) -> None:
         self._store = store
         self._broker = broker
-        self._claimer = claimer
+        self._mark_closed = mark_closed
         self._mode = mode
         self._alarm = alarm
         self._tuning = tuning
@@ -130,7 +131,7 @@ class Publisher:
         """Look at the next lanes and announce what is news of them; answers whether these were the last lanes."""
         look = await lead.look(after=self._after, most_of_a_lane=MOST_OF_A_LANE)
         if look.is_unmarked:
-            await self._claimer.mark_closed(self._after)
+            await self._mark_closed(self._after)
         fresh = self._announced.news(look, now, stale_before=self._stale_before)
         self._after = look.resume_after
         if fresh:

@@ -17,7 +17,8 @@ from relay.store import statements
 from relay.store.database import Connection, Database, throw_away
 from relay.store.queue import DEFAULT_GATES, EVERYTHING, FIRST_LANE, Gates
 
-_PUBLISHING_LOCK = 0x52454C50
+PUBLISHING_LOCK = 0x52454C50
+"""Whoever holds it in a session of its own announces."""
 
 SILENT_SECONDS = 5.0
 """After how long without a word from its holder the lock is free. Whoever leads speaks more often."""
@@ -108,7 +109,7 @@ class Announcing:
         """
         async with self._database.kept_connection() as connection:
             held = await connection.fetchval(
-                statements.text("try_publishing_lock"), _PUBLISHING_LOCK, f"{SILENT_SECONDS:g}s"
+                statements.text("try_publishing_lock"), PUBLISHING_LOCK, f"{SILENT_SECONDS:g}s"
             )
             if not held:
                 yield None
