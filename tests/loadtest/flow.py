@@ -22,6 +22,9 @@ from relay.loadtest.steady import Load, measure
 from relay.store.wakeups import CHANNEL
 
 EVENTS, ENDPOINTS, PAYLOAD_BYTES = 20_000, 20, 300
+RATE, STEADY_SECONDS = 200.0, 10.0
+DISPATCHERS = (1, 8)
+"""Workers; what each of them starts with is counted as well."""
 LISTENERS = (1, 50)
 NOTICES = 500
 _NOW = """
@@ -104,10 +107,11 @@ async def flow(ground: Installation) -> list[str]:
         for table in await looking.fetch(_VERSIONS):
             each, hot = table["updated"] / EVENTS, table["hot"] / max(table["updated"], 1)
             say(f"{table['relname']}: {each:.2f} updates a delivery, {hot:.0%} of them in place (HOT)")
-        load = Load(200.0, 10.0, 1, PAYLOAD_BYTES, 1, 1)
-        async with counting(ground, looking) as steady:
-            await measure(load, ground)
-        rows.append(steady.row("an event at 200/s from its post to its ack, all processes", 2_000))
+        for dispatchers in DISPATCHERS:
+            async with counting(ground, looking) as steady:
+                await measure(Load(RATE, STEADY_SECONDS, 1, PAYLOAD_BYTES, 1, dispatchers), ground)
+            title = f"an event at {RATE:.0f}/s from its post to its ack, dispatchers: {dispatchers}"
+            rows.append(steady.row(title, int(RATE * STEADY_SECONDS)))
         return rows
     finally:
         await looking.close()

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from relay.domain.endpoint import EndpointConfig
 from relay.domain.secret import Secret
@@ -24,17 +25,20 @@ from relay.domain.telemetry import Process
 from relay.loadtest.installation import Installation, installation
 from relay.metrics import Metrics
 from relay.store import statements
+from relay.store.credentials import CredentialReader
 from relay.store.database import Commits, Database
 from relay.store.endpoints import Endpoints
 from relay.store.health import LANES_AT_ONCE
 from relay.store.queue import FIRST_LANE, Queue
-from relay.store.rules import Snapshot
 from relay.store.vault import Vault, new_key
 from tests.store import bulk
 
 WITHIN_SECONDS = 600.0
+Answer = TypeVar("Answer")
+
 PER_TENANT = 100
 """Endpoints of each tenant."""
+KEYS = 100_000
 TIMES = 5
 TICK = 0.05
 """Processor seconds below this are too few to be told from none."""
@@ -57,6 +61,14 @@ with secret as (
     returning id
 )
 insert into endpoint_state (endpoint_id, answered_at) select m.id, now() from made m
+"""
+_CREDENTIALS = """
+with made as (
+    insert into tenants (id, name, partition)
+    select 'acct_k' || n, 'Tenant ' || n, n % 16 from generate_series(1, $1::integer) n returning id
+)
+insert into keys (id, tenant, name, scopes, secret_sha256)
+select gen_random_uuid(), m.id, 'own', '{admin}', sha256(convert_to(m.id, 'UTF8')) from made m
 """
 # what a process asks every few seconds or for a page, with values that it asks with
 _ASKED: tuple[tuple[str, str, tuple[object, ...]], ...] = (
@@ -109,6 +121,7 @@ class Bench:
             await self.owe(200_000, lanes[: len(lanes) // 10])
             await self.count_claims("a tenth of the lanes with work", CLAIMS)
             await self.count_asked("a tenth of the lanes with work")
+            await self.count_credentials()
 
     async def owe(self, rows: int, lanes: list[uuid.UUID]) -> None:
         """So many deliveries more."""
@@ -144,6 +157,23 @@ class Bench:
             spent.append(time.process_time() - began)
         self.tell("it follows a change", f"{1e3 * min(spent):.1f} ms of its processor")
 
+    async def count_credentials(self) -> None:
+        """What every gateway reads and keeps after each change of a key."""
+        async with self.database.connection() as connection:
+            await connection.execute(_CREDENTIALS, KEYS)
+            for table in ("tenants", "keys"):
+                await connection.execute(f"vacuum (analyze) {table}")
+        reader = CredentialReader(self.database, Vault([new_key()]), monotonic=time.monotonic)
+        before, spent = _memory(), self.ground.postgres_seconds()
+        took, stall, found = await _watched(lambda: reader.read(None))
+        spent = self.ground.postgres_seconds() - spent
+        assert found is not None, "nothing is known before"
+        self.tell(
+            f"a gateway reads {KEYS:,} tenants with a key each",
+            f"{spent:.1f} s of the server's processor, {took:.1f} s of its own, {1e3 * stall:.0f} ms at once at most,"
+            f" {(_memory() - before) / KEYS:,.0f} bytes each",
+        )
+
     async def count_asked(self, title: str) -> None:
         """Blocks of the server that each statement looks at."""
         for name, what, arguments in _ASKED:
@@ -172,7 +202,7 @@ class Bench:
         self.tell(f"a claim ({title})", cell + (f", {1e6 * spent / rows:.0f} µs a row" if rows else ""))
 
 
-async def _watched(work: Callable[[], Awaitable[Snapshot]]) -> tuple[float, float, Snapshot]:
+async def _watched(work: Callable[[], Awaitable[Answer]]) -> tuple[float, float, Answer]:
     """Processor seconds that it took, how many of them it kept others from running at most, and what came of it."""
     longest, over = 0.0, asyncio.Event()
 
