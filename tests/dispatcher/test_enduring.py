@@ -27,6 +27,7 @@ from relay.domain.telemetry import (
     LeasesReaped,
     Loop,
     LoopCrashed,
+    LoopSucceeded,
     ProcessStopped,
     ReceiptsClosed,
     SendsFailedHere,
@@ -36,7 +37,9 @@ from relay.store.database import Database
 from relay.store.faults import StoreUnavailable
 from relay.store.queue import FIRST_LANE
 from relay.store.vault import Vault, new_key
+from relay.store.wakeups import WakeupSender
 from relay.transports.http import HttpDestination
+from tests.store.world import only
 from tests.support.deliveries import new_id
 from tests.support.dispatching import RETRY, TENANT, TUNING, House
 from tests.support.link import Link
@@ -261,6 +264,26 @@ async def test_a_fresh_event_wakes_an_idle_dispatcher_long_before_its_poll(house
         await house.until(lambda: len(house.heard(ReceiptsClosed)) == 1)
         await house.event(endpoint)
         await house.until(lambda: len(house.heard(ReceiptsClosed)) == 2)
+
+
+async def test_a_wake_up_that_comes_before_what_it_tells_of_is_committed_costs_a_poll_and_no_more(
+    house: House, receiver: Receiver
+) -> None:
+    """Case C113: whoever is woken finds nothing, and there is no other wake-up and no later traffic."""
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching():
+        async with house.database.transaction() as connection:
+            (receipt,) = await house.append(only(connection), 1, endpoint)
+            await WakeupSender(house.database).send()
+            asked = claims(house)
+            await house.until(lambda: claims(house) > asked)
+        await house.until(lambda: bool(house.heard(ReceiptsClosed)))
+    assert (await house.delivery(receipt)).attempts == 1
+
+
+def claims(house: House) -> int:
+    """How often it was asked what is due."""
+    return sum(each.loop is Loop.CLAIMER for each in house.heard(LoopSucceeded))
 
 
 async def test_a_request_that_cannot_be_made_goes_back_and_the_others_leave(

@@ -88,10 +88,15 @@ class House:
 
     async def events(self, number: int, *endpoints: UUID, payload: bytes = PAYLOAD) -> list[UUID]:
         """The same for several events in one append."""
+        receipts = await self.append(self.database, number, *endpoints, payload=payload)
+        await WakeupSender(self.database).send()
+        return receipts
+
+    async def append(self, over: Database, number: int, *endpoints: UUID, payload: bytes = PAYLOAD) -> list[UUID]:
+        """The same, by way of another pool or connection, and nobody is woken."""
         snapshot = await self.endpoints.snapshot()
         group = [_addition(endpoints, payload, snapshot.partitions[TENANT]) for _ in range(number)]
-        await Journal(self.database, key_retention_seconds=60).append(snapshot.versions, group)
-        await WakeupSender(self.database).send()
+        await Journal(over, key_retention_seconds=60).append(snapshot.versions, group)
         return [addition.envelope.receipt_id for addition in group]
 
     async def receipt(self, receipt: UUID) -> ReceiptView:

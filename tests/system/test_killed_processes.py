@@ -89,17 +89,20 @@ async def test_gateways_killed_in_the_middle_of_posting_lose_nothing_that_was_ac
 async def test_what_a_dead_dispatcher_held_is_sent_by_another_without_any_new_traffic(
     installation: Installation,
 ) -> None:
-    """Cases C95 and C110: the receiver has each body in whole and has not answered when the sender dies."""
+    """Cases C95 and C110: the receiver has each body in whole and has not answered when the sender dies; the other one
+    is there, has nothing to do, and is told nothing."""
     held = 50
     async with Gate() as gate:
         gateway = installation.gateway()
-        doomed = installation.dispatcher(**BRIEF_LEASE)
+        doomed, heir = (installation.dispatcher(**BRIEF_LEASE) for _ in range(2))
+        idle = heir.worker()
+        kill(idle, signal.SIGSTOP)  # else it would take some of them itself
         for number in range(held):
             add_endpoint(gateway, gate.url, name=f"consumer-{number}")
         await Producer([gateway.url]).post(numbered(1), DEADLINE)
         first = {visit.delivery_id: visit for visit in await gate.visits(held, DEADLINE)}
         doomed.kill()
-        heir = installation.dispatcher(**BRIEF_LEASE)
+        kill(idle, signal.SIGCONT)
 
         second = await gate.visits(held, LEASE_AND_SWEEP_SECONDS + MARGIN_SECONDS)
         for visit in second:
@@ -109,6 +112,11 @@ async def test_what_a_dead_dispatcher_held_is_sent_by_another_without_any_new_tr
         assert {visit.delivery_id for visit in second} == first.keys()
         await installation.all_closed(1, DEADLINE)
         assert gate.waiting == 0
+
+    async def none_expired() -> bool:
+        return metrics(heir)["relay_leases_expired"] == 0
+
+    await eventually(none_expired, DEADLINE, "no lease has run out that nobody took back")
     assert await installation.value("select bool_and(attempts = 2) from deliveries")
     assert metrics(heir)["relay_leases_reaped_total"] == held
     tried = await installation.fetch(
