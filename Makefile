@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK_VENV := .venv-lock
+HA_VENV := .venv-ha
 PIP_TOOLS := pip-tools==7.6.2
 
 # The first of these that is new enough and can make a virtual environment is used; `make setup PYTHON=...` names another.
@@ -60,6 +61,16 @@ failover: setup  ## lose twenty primaries under load, and nothing that was accep
 fleet: setup  ## start, stop, kill and halt processes of a fleet at random for some minutes; RELAY_FLEET_SEED repeats one
 	@RELAY_FLEET_ROUNDS=60 RELAY_FLEET_SEED=$${RELAY_FLEET_SEED:-$$(date +%s)} \
 		$(BIN)/python -m pytest -q -s --timeout 1800 tests/system/test_fleet.py
+
+# Patroni stays out of the locked environment of Relay, and has a lock of its own.
+$(HA_VENV)/.installed: ops/patroni/requirements.lock
+	$(call make_venv,$(HA_VENV))
+	$(HA_VENV)/bin/python $(PIP_INSTALL) --require-hashes --no-deps -r ops/patroni/requirements.lock
+	@touch $@
+
+.PHONY: test-ha
+test-ha: setup $(HA_VENV)/.installed  ## kill ten leaders under Patroni and load; RELAY_HA_KILLS=2 is a shorter run
+	@RELAY_TEST_HA=1 $(BIN)/python -m pytest -q -s --timeout 3600 tests/system/test_patroni.py tests/system/test_pgbouncer.py
 
 .PHONY: domain-coverage
 domain-coverage: setup  ## the domain's own tests must take each of its branches
@@ -142,9 +153,10 @@ LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(LOCK_VENV)/bin/pip-compile --quiet 
 	--strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
 
 .PHONY: lock
-lock: $(LOCK_VENV)/bin/pip-compile  ## resolve pyproject.toml anew into the two locks (UPGRADE=--upgrade takes newer versions)
+lock: $(LOCK_VENV)/bin/pip-compile  ## resolve what is asked for anew into the locks (UPGRADE=--upgrade takes newer versions)
 	$(LOCK) $(UPGRADE) --output-file requirements.lock pyproject.toml
 	$(LOCK) $(UPGRADE) --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
+	$(LOCK) $(UPGRADE) --output-file ops/patroni/requirements.lock ops/patroni/requirements.in
 
 $(LOCK_VENV)/bin/pip-compile:
 	$(call make_venv,$(LOCK_VENV))
@@ -152,6 +164,6 @@ $(LOCK_VENV)/bin/pip-compile:
 
 .PHONY: clean
 clean:  ## remove what these targets made, but no data
-	rm -rf $(VENV) $(LOCK_VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \
+	rm -rf $(VENV) $(LOCK_VENV) $(HA_VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \
 		.hypothesis .coverage htmlcov
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -85,10 +85,14 @@ def shortcoming(said: ServerSays, quorum: int) -> str | None:
     if not standbys.names:
         return (
             "the server waits for no standby: its synchronous_standby_names is empty;"
-            f" set it to 'ANY {needed} (name, name)' with the names of your standbys"
+            f" set it to 'ANY {needed} (name, name)' with the names of your standbys,"
+            " or bring the standbys back that Patroni has taken out of it"
         )
     if ANY_CLIENT in standbys.names:
-        return "synchronous_standby_names has *, which any client that copies the log satisfies: name the standbys"
+        return (
+            "synchronous_standby_names has *, which any client that copies the log satisfies: name the standbys,"
+            " or bring one back where it was Patroni that had none to name"
+        )
     if standbys.awaited < needed:
         return (
             f"synchronous_standby_names makes a commit wait for {standbys.awaited} standby,"
