@@ -93,6 +93,21 @@ async def test_a_primary_that_dies_is_left_for_its_successor(watched: Watched, c
     assert message in await broker.reclaim(idle_seconds=0, count=9)  # the successor knows what was pending
 
 
+async def test_a_primary_that_hangs_is_left_for_its_successor(watched: Watched, connect: Connect) -> None:
+    """C134: its connections stay open and say nothing."""
+    broker = connect(watched.url)
+    await broker.announce([ids(1)])
+    await broker.receive(count=1, wait_seconds=1)
+    waiting = asyncio.create_task(broker.receive(count=1, wait_seconds=1))
+    await blocked(watched.primary)
+    watched.primary.freeze()
+    with pytest.raises(BrokerUnavailable):
+        await waiting
+    await works_again(broker)
+    assert ids(1, first=99)[0] in deliveries(tuple(await broker.receive(count=9, wait_seconds=1)))
+    assert watched.replica.client.info("replication")["role"] == "master"
+
+
 async def test_a_primary_that_is_demoted_is_left_for_its_successor(watched: Watched, connect: Connect) -> None:
     """It still answers, with READONLY."""
     broker = connect(watched.url)
