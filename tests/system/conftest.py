@@ -186,7 +186,8 @@ def transport(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         yield {}
         return
     with StreamServer(valkey(), tmp_path_factory.mktemp("broker")) as broker:
-        yield {"RELAY_BROKER_URL": broker.url}
+        # what a killed process had read is announced again that soon
+        yield {"RELAY_BROKER_URL": broker.url, "RELAY_BROKER_SWEEP_SECS": "2"}
 
 
 @dataclass(frozen=True, slots=True)
