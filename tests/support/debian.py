@@ -26,8 +26,9 @@ def unpacked(package: str, folder: Path) -> Path:
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         pytest.skip(f"missing tool: {package}, and no apt-get with dpkg-deb to fetch it")
     root = folder / "root"
-    # workers share the folder, and a mirror that cannot be reached is waited for once
-    why = once(f"debian-{package}", lambda: None if root.exists() else _fetch(package, folder, root))
+    # workers that share the folder fetch once, and wait once for a mirror that cannot be reached
+    name = f"debian-{package}{folder}".replace("/", "-")
+    why = once(name, lambda: None if root.exists() else _fetch(package, folder, root))
     if why is not None:
         pytest.skip(f"missing tool: {package}, which apt-get could not fetch ({why})")
     return root
