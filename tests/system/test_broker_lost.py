@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from relay.broker.address import STREAM
 from tests.support.accounting import assert_complete
 from tests.support.installation import (
     BRIEF_LEASE,
@@ -17,6 +18,7 @@ from tests.support.installation import (
     Service,
     add_endpoint,
     api,
+    cpu_seconds,
     eventually,
     kill,
     metrics,
@@ -28,6 +30,9 @@ from tests.support.stream_server import StreamServer, valkey
 
 EVENTS = 6_000
 DEADLINE = 120.0
+BUSY_SHARE = 0.3
+"""Of a core, and several times what fifty deliveries a second cost on a quiet machine."""
+
 QUICK = {"broker_sweep_secs": "2", "poll_secs": "0.5"}
 
 
@@ -59,8 +64,8 @@ async def emptied(broker: StreamServer) -> None:
     """Return when nothing is in the stream any more, and nothing pending for anybody."""
 
     async def is_empty() -> bool:
-        groups = broker.client.xinfo_groups("relay.deliveries")
-        return not broker.client.xlen("relay.deliveries") and not sum(group["pending"] for group in groups)
+        groups = broker.client.xinfo_groups(STREAM)
+        return not broker.client.xlen(STREAM) and not sum(group["pending"] for group in groups)
 
     await eventually(is_empty, DEADLINE, "the stream and its pending list are empty")
 
@@ -119,6 +124,51 @@ async def test_a_broker_flushed_three_times_a_dispatcher_killed_and_one_stopped_
     print(f"{EVENTS / took:.0f} events/s accepted, {doubles} sent twice")  # noqa: T201 - to read
     assert await fleet.value("select sum(attempts) from deliveries") >= len(arrivals)
     assert doubles <= await fleet.value("select count(*) from delivery_attempts where error_class = 'lease_expired'")
+
+
+def restart(broker: StreamServer) -> None:
+    """It comes back with nothing of what it had."""
+    broker.kill()
+    broker.start()
+
+
+LOSSES: tuple[Callable[[StreamServer], object], ...] = (
+    lambda broker: broker.client.flushall(),
+    lambda broker: broker.client.xgroup_destroy(STREAM, "dispatchers"),
+    lambda broker: broker.client.delete(STREAM),
+    restart,
+)
+
+
+async def test_every_way_of_losing_the_stream_is_mended_without_a_restart(
+    fleet: Installation, broker: StreamServer, receiver: Receiver
+) -> None:
+    """C130: five hundred are queued behind a rate; the stream is flushed, its group destroyed, it is deleted, and the
+    server comes back empty. Nothing goes round in circles, and the log has a few lines of it."""
+    gateway = fleet.gateway()
+    dispatchers = [fleet.dispatcher(), fleet.dispatcher()]
+    await asyncio.gather(*(in_mode(each, 1) for each in dispatchers))
+    add_endpoint(gateway, receiver.url(), rate_per_second=50, burst=20)
+    await fleet.all_answering()
+    events = numbered(500)
+    producer = Producer([gateway.url])
+    await producer.post(events, DEADLINE)
+    spent = {each: cpu_seconds(each.worker()) for each in dispatchers}
+    began = time.monotonic()
+    for number, lose in enumerate(LOSSES, 1):
+        await receiver.arrive(100 * number, DEADLINE)
+        lose(broker)
+    await fleet.all_closed(500, DEADLINE)
+    passed = time.monotonic() - began
+    arrivals = receiver.received()
+    assert_complete(arrivals, producer.accepted, events)
+    assert len(arrivals) == 500, "double-fed ids are sent once"
+    await asyncio.gather(*(in_mode(each, 1) for each in dispatchers))
+    await emptied(broker)
+    for dispatcher in dispatchers:
+        told = [line for line in dispatcher.log.read_text().splitlines() if '"broker_' in line]
+        assert 0 < len(told) <= 12, told
+        assert (cpu_seconds(dispatcher.worker()) - spent[dispatcher]) / passed < BUSY_SHARE
 
 
 async def test_a_broker_that_hangs_is_done_without_and_used_again_when_it_answers(

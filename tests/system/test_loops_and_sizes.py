@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -109,9 +109,11 @@ def a_push(commits: int) -> bytes:
 
 
 async def test_a_push_of_two_thousand_commits_is_refused_or_taken_whole_as_the_limit_says(
-    installation: Installation, receiver: Receiver
+    installation: Installation, receiver: Receiver, transport: Mapping[str, str]
 ) -> None:
-    """Case C162: the limit is a setting and stands in the refusal; what is taken arrives byte for byte."""
+    """Case C162, through a broker as well: the limit is a setting and stands in the refusal; what is taken arrives byte
+    for byte."""
+    installation.environment |= transport
     push = a_push(2000)
     assert 4_000_000 < len(push) < LARGEST
     narrow = installation.gateway()

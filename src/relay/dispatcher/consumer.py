@@ -194,8 +194,10 @@ class Consumer:
         """Wait for a message, or for something that lets what is left over be asked for again."""
         now = self._ambient.monotonic()
         if now - self._reclaimed_at >= RECLAIM_EVERY_SECONDS:
-            self._reclaimed_at = now
-            self._held.take(await self._broker.reclaim(idle_seconds=RECLAIM_IDLE_SECONDS, count=RECLAIM_MESSAGES))
+            stalled = await self._broker.reclaim(idle_seconds=RECLAIM_IDLE_SECONDS, count=RECLAIM_MESSAGES)
+            self._held.take(stalled)
+            if len(stalled) < RECLAIM_MESSAGES:  # else there are more, and the next read looks for them
+                self._reclaimed_at = now
         receiving = self._receive()
         await self._await_word(receiving, now)
         if receiving.done():
