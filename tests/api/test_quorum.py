@@ -84,3 +84,23 @@ async def test_readiness_names_what_the_server_no_longer_promises(world: World, 
     finally:
         await cluster.alter_system(synchronous_standby_names=None)
     assert "synchronous_standby_names is empty" in said
+
+
+async def test_a_change_on_a_server_that_stood_still_while_another_was_promoted_is_not_answered_with_yes(
+    world: World, cluster: Cluster
+) -> None:
+    """It goes on as a primary, and the new one's standbys prove what they have of the new one alone."""
+    created = await world.create(name="ledger")
+    lost = cluster.primary
+    await cluster.part(*cluster.standbys)
+    cluster.freeze(lost)
+    try:
+        await cluster.promote_furthest()
+        assert not await world.barrier.confirmed()
+        await world.ear.until(lambda: world.ear.of(QuorumRegained) != [], within=30.0)
+        cluster.thaw(lost)
+        reply = await world.send("PATCH", f"{ENDPOINTS}/{created['id']}", {"burst": 7})
+        assert (reply.status, reply.code) == (503, "journal_quorum")
+        assert "may be lost" in reply.json()["detail"]
+    finally:
+        cluster.destroy(lost)

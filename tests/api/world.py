@@ -142,6 +142,7 @@ class World:
     health: Health
     draining: Switch
     ear: Ear
+    barrier: Barrier
     credentials: Administration
     shown: list[tuple[str, str]] = field(default_factory=list)
     """The headers that every request of the tests shows from now on."""
@@ -220,6 +221,7 @@ class World:
                     health,
                     draining,
                     ear,
+                    barrier,
                     Administration(database, vault),
                 )
         finally:

@@ -11,6 +11,7 @@ import pytest
 
 from relay.store.database import Database
 from relay.store.faults import CannotWrite, StoreUnavailable
+from relay.store.timelines import noted
 from tests.support.cluster import Cluster
 from tests.support.installation import eventually
 from tests.support.pgbouncer import PgBouncer, Program, find_program
@@ -106,6 +107,34 @@ async def test_a_failed_statement_that_is_passed_over_is_not_taken_for_a_commit(
 
     with pytest.raises(RuntimeError, match="went on"):
         await go_on()
+
+
+async def test_each_block_is_noted_with_its_servers_timeline_for_whoever_answers_for_it(
+    database: Database, pooled: Database
+) -> None:
+    """Else a change through a pooler would be proved by whichever server the barrier has."""
+    for pool in (database, pooled):
+        for block in (pool.connection, pool.transaction):
+            with noted() as changed_on:
+                async with block() as lent:
+                    of_session = int((await lent.fetchval("select pg_walfile_name(pg_current_wal_lsn())"))[:8], 16)
+            assert changed_on == {of_session}
+
+
+async def test_nobody_is_asked_for_a_timeline_after_the_block_that_wants_it(database: Database) -> None:
+    """A task that it began may live on."""
+
+    async def work() -> None:
+        await ended.wait()
+        async with database.connection():
+            pass
+
+    ended = asyncio.Event()
+    with noted() as changed_on:
+        task = asyncio.create_task(work())
+    ended.set()
+    await task
+    assert changed_on == set()
 
 
 async def test_a_snapshot_sees_one_moment(pooled: Database) -> None:

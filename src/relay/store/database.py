@@ -26,6 +26,7 @@ import asyncpg
 
 from relay.store import faults
 from relay.store.address import IS_STANDBY, TAKES_WRITES, connect, connect_through_pooler
+from relay.store.timelines import take_note
 
 WORK_SECONDS = 30.0
 """How long a block with a connection may last, from asking for the connection to the end of its transaction."""
@@ -163,9 +164,11 @@ class Database:
         """
         async with self._lend(within) as connection:
             if self._told is None:
+                await take_note(connection)
                 yield connection
             else:
                 async with _told_transaction(connection, self._told):
+                    await take_note(connection)
                     yield connection
 
     @asynccontextmanager
@@ -185,6 +188,7 @@ class Database:
                 yield connection
         else:
             async with self._lend(within) as connection, transaction(connection):
+                await take_note(connection)
                 yield connection
 
     @asynccontextmanager

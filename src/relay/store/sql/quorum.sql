@@ -8,6 +8,12 @@
 -- A server that is itself a standby answers null.
 select case when not pg_is_in_recovery() then pg_logical_emit_message(true, 'relay', '') end;
 
+-- name: tell_timeline
+-- parameters:
+-- index:
+-- The number of the line of history that this server writes: one that was promoted beside it writes another.
+select ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
+
 -- name: prove_quorum
 -- parameters: log_to pg_lsn or null, whether this session's own commits wait boolean
 -- index:
