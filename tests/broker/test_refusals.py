@@ -212,7 +212,21 @@ async def test_an_old_server_is_refused_with_its_version(connect: Connect, versi
         await broker.close()
 
 
-@pytest.mark.parametrize("answer", [b"-ERR no thanks\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"-ERR no thanks\r\n",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"$much\r\n",
+        b":\xff\r\n",
+        b"*x\r\n",
+        b"*-7\r\n",
+        b"+OK\r\n",
+        b":7\r\n",
+        b"-\xff\xfe\r\n",
+    ],
+)
 async def test_a_server_that_is_no_redis_is_a_fault_and_no_bug(connect: Connect, answer: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -222,7 +236,7 @@ async def test_a_server_that_is_no_redis_is_a_fault_and_no_bug(connect: Connect,
     async with await asyncio.start_server(serve, LOOPBACK, 0) as server:
         port = server.sockets[0].getsockname()[1]
         broker = connect(f"redis://{LOOPBACK}:{port}")
-        await refuses(broker, "refused|cannot be reached")
+        await refuses(broker, "refused|cannot be reached|something else is at that address")
         await broker.close()
 
 

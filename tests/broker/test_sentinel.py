@@ -125,8 +125,20 @@ async def test_a_primary_that_is_demoted_is_left_for_its_successor(watched: Watc
 
 
 async def test_a_name_that_no_sentinel_knows_is_told(watched: Watched, connect: Connect) -> None:
-    with pytest.raises(BrokerUnavailable, match="no Sentinel answers, or none knows a primary of this name"):
+    with pytest.raises(BrokerUnavailable, match=r"no Sentinel answers, or takes .*, or knows a primary of this name"):
         await connect(f"redis+sentinel://{LOOPBACK}:{watched.sentinel.port}/other").standing()
+
+
+async def test_a_server_that_is_taken_for_a_sentinel_is_told(watched: Watched, connect: Connect) -> None:
+    with pytest.raises(BrokerUnavailable, match="is no Sentinel: write redis://"):
+        await connect(f"redis+sentinel://{LOOPBACK}:{watched.primary.port}/mymaster").standing()
+
+
+async def test_a_sentinel_that_is_taken_for_a_server_is_told(watched: Watched, connect: Connect) -> None:
+    broker = connect(watched.sentinel.url)
+    for call in (broker.announce([ids(1)]), broker.receive(count=1, wait_seconds=0), broker.standing()):
+        with pytest.raises(BrokerUnavailable, match=r"knows no streams: if it is a Sentinel, write redis\+sentinel://"):
+            await call
 
 
 async def test_sentinels_that_are_all_away_are_told(connect: Connect) -> None:

@@ -19,7 +19,7 @@ from redis.utils import str_if_bytes
 
 from relay.broker.address import Address
 from relay.broker.broker import LONGEST_WAIT_SECONDS
-from relay.broker.faults import OLDEST_VERSION, TooOld
+from relay.broker.faults import OLDEST_VERSION, Unusable
 
 ANSWER_SECONDS = 3.0
 """Within which a server answers what it need not wait for, a new connection included."""
@@ -136,13 +136,23 @@ def _plain(seconds: float, to_connect: float) -> dict[str, Any]:
 
 
 async def _greet(connection: Connection) -> None:
-    """Log in, and be sure that the server is new enough. Raises `TooOld`."""
-    await connection.on_connect()
-    await connection.send_command("INFO", "server", check_health=False)
-    version = _parsed(await connection.read_response()).get("redis_version", "")
+    """Log in, and be sure that the server is one, and new enough. Raises `Unusable`."""
+    try:
+        await connection.on_connect()
+        await connection.send_command("INFO", "server", check_health=False)
+        told = await connection.read_response()
+    except ValueError as error:  # the library reads what should be a number
+        raise Unusable(_NO_SERVER) from error
+    facts = _parsed(told) if isinstance(told, bytes) else {}
+    version = facts.get("redis_version", "")
     major = version.partition(".")[0]
-    if major.isdecimal() and int(major) < OLDEST_VERSION:
-        raise TooOld(f"is Redis {version}, and Relay needs Redis {OLDEST_VERSION}.0 or newer, or Valkey")
+    if not major.isdecimal():
+        raise Unusable(_NO_SERVER)
+    if int(major) < OLDEST_VERSION:
+        raise Unusable(f"is Redis {version}, and Relay needs Redis {OLDEST_VERSION}.0 or newer, or Valkey")
+
+
+_NO_SERVER = "does not answer as Redis and Valkey do: something else is at that address"
 
 
 def _parsed(told: bytes | str) -> dict[str, str]:

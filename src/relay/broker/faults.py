@@ -45,8 +45,16 @@ _SAID: dict[str, str] = {
 """What the first word of a server's refusal means."""
 
 
-class TooOld(RedisError):
-    """The server is of a version that Relay cannot use."""
+_NO_PRIMARY = (
+    "gave no primary: no Sentinel answers, or takes what there is of sentinel_password, or knows a primary of this name"
+    " that is up"
+)
+_NO_SENTINEL = "is no Sentinel: write redis:// or rediss:// for the server itself"
+_NO_STREAMS = "knows no streams: if it is a Sentinel, write redis+sentinel://host:26379/NAME"
+
+
+class Unusable(RedisError):
+    """What answers there is nothing that Relay can use: too old, or no such server at all."""
 
 
 def code_of(error: BaseException) -> str:
@@ -65,16 +73,18 @@ def is_emptied(error: BaseException) -> bool:
 def unavailable(error: Exception, *, shown: str, stream: str, bound: float) -> BrokerUnavailable:
     """An error of the library or of the network, translated."""
     code = code_of(error)
-    if isinstance(error, TooOld):
+    if isinstance(error, Unusable):
         words = str(error)
     elif code in _SAID:
         words = _SAID[code].format(stream=stream)
     elif isinstance(error, MasterNotFoundError):
-        words = "gave no primary: no Sentinel answers, or none knows a primary of this name that is up"
+        words = _NO_PRIMARY
     elif isinstance(error, AuthenticationError):
         words = _SAID["WRONGPASS"]
     elif isinstance(error, (TimeoutError, SocketTimeout)):
         words = f"did not answer within {bound:g} s"
+    elif "unknown command" in str(error):  # with its arguments
+        words = _NO_SENTINEL if "sentinel" in str(error).lower() else _NO_STREAMS
     elif isinstance(error, ResponseError):
         words = f"refused: {_plain(error)}"
     else:
