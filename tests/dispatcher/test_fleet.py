@@ -17,7 +17,8 @@ import pytest
 
 from relay.broker import Broker
 from relay.dispatcher import consumer as consuming
-from relay.domain.telemetry import AttemptsRecorded, BrokerModeChanged, LoopCrashed
+from relay.domain.outcome import HandBackReason
+from relay.domain.telemetry import AttemptsRecorded, BrokerModeChanged, DeliveriesHandedBack, LoopCrashed
 from relay.store import announcing
 from relay.store.journal import Journal
 from relay.store.queue import Claim, Queue
@@ -287,3 +288,17 @@ async def test_a_broker_that_is_away_from_the_start_is_told_of_once(
         await house.until(lambda: len(attempted(house)) == 50)
         await house.until(lambda: stream.calls.get("standing", 0) >= 3)
     assert modes(house) == [False]
+
+
+async def test_what_is_not_on_the_quorum_is_not_sent_because_it_was_announced(
+    house: House, receiver: Receiver, stream: MemoryStream
+) -> None:
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    tuning = replace(TUNING, quorum=2, quorum_seconds=0.05)
+    async with house.dispatching(tuning, broker=consumer(house, stream)):
+        await house.until(lambda: modes(house) == [True])
+        await house.event(endpoint)
+        await house.until(lambda: bool(house.heard(DeliveriesHandedBack)))
+        await house.until(lambda: len(house.heard(DeliveriesHandedBack)) >= 2)
+    reasons = {each.reason for each in house.heard(DeliveriesHandedBack)}
+    assert (reasons, receiver.received()) == ({HandBackReason.QUORUM}, [])

@@ -69,9 +69,10 @@ async def test_an_idle_fleet_uses_next_to_no_processor_time_and_asks_the_databas
 
 
 async def test_a_fresh_event_is_at_its_endpoint_at_once_although_all_was_quiet(
-    installation: Installation, receiver: Receiver
+    installation: Installation, receiver: Receiver, transport: Mapping[str, str]
 ) -> None:
     """The poll is far away, so it is the wake-up that does it."""
+    installation.environment |= transport
     gateway = installation.gateway()
     installation.dispatcher(poll_secs="60")
     add_endpoint(gateway, receiver.url())
@@ -91,9 +92,10 @@ async def test_a_fresh_event_is_at_its_endpoint_at_once_although_all_was_quiet(
 
 
 async def test_an_event_whose_wake_up_was_lost_is_delivered_by_the_poll(
-    installation: Installation, receiver: Receiver
+    installation: Installation, receiver: Receiver, transport: Mapping[str, str]
 ) -> None:
     """Case C113: one event, stored by somebody who then dies without a word, and no later traffic."""
+    installation.environment |= transport
     gateway = installation.gateway()
     installation.dispatcher(poll_secs="0.5")
     endpoint = add_endpoint(gateway, receiver.url())

@@ -31,6 +31,9 @@ MOST_OF_A_LANE = 500
 LONGEST_PAUSE_SECONDS = 0.1
 """Between two looks while something is announced and not claimed yet: doubling up to this from the usual pace."""
 
+LOOKING_SHARE = 4
+"""How many times as long as it took a round without news is rested from: lanes that hang may be many thousands."""
+
 STANDING_SECONDS = 1.0
 """How often the broker is asked what it still holds, while something is announced."""
 
@@ -82,6 +85,7 @@ class Publisher:
         self._announced = Announced(self._tuning.most)
         self._after = FIRST_LANE
         self._news = 0
+        self._looking = 0.0
         self._pause = PACE_SECONDS
         self._stood_at = self._ambient.monotonic()
         self._stale_before: float | None = None
@@ -110,14 +114,24 @@ class Publisher:
         while True:
             self._alarm.reset()
             looked_at = self._ambient.monotonic()
-            is_round_over = await self._announce(lead, looked_at)
+            is_news = await self._announce(lead, looked_at)
             self._mode.served(Loop.PUBLISHER)
+            self._looking += self._ambient.monotonic() - looked_at
+            is_round_over = self._after == FIRST_LANE
             if is_round_over:
-                await self._look_for_lost()
-                if not self._news:
-                    await self._rest(lead)
-                self._news = 0
-            await self._pace(looked_at)
+                await self._end_round(lead)
+            if is_round_over or not is_news:
+                await self._pace(looked_at)
+
+    async def _end_round(self, lead: Leadership) -> None:
+        """Every lane was seen."""
+        if self._stale_before is not None:
+            self._stale_before = None
+            self._tell(Loop.SWEEP, self._news)
+        await self._look_for_lost()
+        if not self._news:
+            await self._rest(lead)
+        self._news, self._looking = 0, 0.0
 
     async def _await_all_read(self, lead: Leadership) -> None:
         """An earlier leader may have announced what is still unread: with that unread, a sweep stands down."""
@@ -128,7 +142,7 @@ class Publisher:
         self._mode.served(Loop.PUBLISHER)
 
     async def _announce(self, lead: Leadership, now: float) -> bool:
-        """Look at the next lanes and announce what is news of them; answers whether these were the last lanes."""
+        """Look at the next lanes and announce what is news of them; answers whether anything was."""
         look = await lead.look(after=self._after, most_of_a_lane=MOST_OF_A_LANE)
         if look.is_unmarked:
             await self._mark_closed(self._after)
@@ -139,17 +153,12 @@ class Publisher:
             self._news += len(fresh)
             self._pause = PACE_SECONDS
         self._tell(Loop.PUBLISHER, len(fresh))
-        if self._after != FIRST_LANE:
-            return False
-        if self._stale_before is not None:
-            self._stale_before = None
-            self._tell(Loop.SWEEP, len(fresh))
-        return True
+        return bool(fresh)
 
     async def _rest(self, lead: Leadership) -> None:
         """Nothing of all lanes was news: sleep until something may be."""
         if self._announced.size:
-            await self._alarm.wait(self._pause)
+            await self._alarm.wait(max(self._pause, LOOKING_SHARE * self._looking))
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
             return
         self._pause = PACE_SECONDS

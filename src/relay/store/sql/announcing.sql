@@ -32,7 +32,7 @@ with recursive lane as (
                f.gate is not null and f.gate is distinct from s.found_closed_reason as is_unmarked,
                concat_ws(' ', s.opened_at, s.held_until, e.revision) as closings
         from endpoints e
-        join endpoint_state s on s.endpoint_id = e.id
+        cross join lateral state_of(e.id) s
         cross join lateral (select closed_by(e, s, $3, now()) as gate) f
         where e.id = n.endpoint_id and n.due_at <= now() and e.removed_at is null
         offset 0
