@@ -16,7 +16,7 @@ from functools import partial
 
 from starlette.types import ASGIApp
 
-from relay import __version__
+from relay import __version__, broker
 from relay.app.ambience import ambient
 from relay.app.brokerage import broker_address
 from relay.app.connections import check_connections, of_dispatchers
@@ -33,7 +33,6 @@ from relay.app.watching import emit_to, spans_of, watched
 from relay.app.windows import windows_of
 from relay.app.work import Work
 from relay.app.worker import main
-from relay.broker import RedisStreams
 from relay.dispatcher import ClaimTuning, Directory, Dispatcher, Fleet, Flight, Stores, Tuning
 from relay.dispatcher.dispatcher import Deliver
 from relay.domain import ids
@@ -178,7 +177,9 @@ def _fleet(settings: Settings, pools: _Pools, consumer: str, emit: Broadcast) ->
     address = broker_address(settings)
     if address is None or pools.announcing is None:
         return None
-    return Fleet(RedisStreams(address, consumer=consumer, emit=emit), Announcing(pools.announcing, gates_of(settings)))
+    return Fleet(
+        broker.RedisStreams(address, consumer=consumer, emit=emit), Announcing(pools.announcing, gates_of(settings))
+    )
 
 
 def tuning_of(settings: Settings, *, drain_seconds: float) -> Tuning:

@@ -5,9 +5,10 @@ Owns this check. Invariant: nothing is written there, and no consumer is made.
 
 from __future__ import annotations
 
+from relay import broker as transport
 from relay.app.brokerage import broker_address
 from relay.app.doctor.findings import Findings, bounded, fault, ok, warning
-from relay.broker import Address, BrokerUnavailable, RedisStreams
+from relay.broker import Address, BrokerUnavailable
 from relay.settings import Settings, SettingsError
 
 _LATE = "look at the server, or at the Sentinels, and at the network between; deliveries are polled for meanwhile"
@@ -24,7 +25,7 @@ async def examine_broker(settings: Settings) -> Findings:
 
 
 async def _examine(address: Address) -> Findings:
-    broker = RedisStreams(address, consumer="doctor", emit=lambda _: None)
+    broker = transport.RedisStreams(address, consumer="doctor", emit=lambda _: None)
     try:
         facts = await broker.facts()
         standing = await broker.standing()
