@@ -8,6 +8,7 @@ import asyncio
 import pytest
 
 from tests.gateway.world import World, event
+from tests.support.installation import eventually
 from tests.support.link import Link
 
 WITHIN_SECONDS = 1.0
@@ -16,7 +17,9 @@ PATIENCE_SECONDS = 15.0
 
 STATEMENTS = {
     "the append": b"append_events",
-    "the reading of the rules": b"from versions v",
+    "the reading of the rules": b"rule_changes",
+    "the reading of the catalogue": b"s)::text as types",
+    "the reading of the credentials": b"credentials_in_force",
 }
 
 
@@ -33,6 +36,20 @@ async def test_a_link_that_dies_in_the_middle_of_a_statement_is_a_503_and_the_re
             assert (await world.post(event(), ("Idempotency-Key", "once"))).status == 202
         assert link.strandings == 1
         assert await world.count("journal") == 1
+
+
+async def test_a_link_that_dies_in_the_middle_of_a_wake_up_is_nothing_to_the_sender(database_dsn: str) -> None:
+    async with Link(database_dsn) as link, World.over(link.dsn, within=WITHIN_SECONDS) as world:
+        await world.subscribe("*")
+        link.strand_next(b"pg_notify")
+
+        async def stranded() -> bool:
+            return link.strandings == 1
+
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert [(await world.post(event())).status for _ in range(3)] == [202] * 3
+            await eventually(stranded, PATIENCE_SECONDS, "the link has died while a wake-up was sent")
+            assert (await world.post(event())).status == 202
 
 
 async def test_after_all_links_have_died_one_request_is_turned_away_and_the_next_is_served(database_dsn: str) -> None:
