@@ -202,3 +202,33 @@ async def test_a_pooler_before_a_standby_is_refused_and_so_is_a_server_that_beca
         with pytest.raises(StoreUnavailable, match="what answers is a standby"):
             await Database.connect(pooler.dsn, name="relay-tests", size=1, pooled=True)
         await pooled.close()
+
+
+async def test_of_several_poolers_the_one_is_taken_whose_server_takes_writes(
+    program: Program, cluster: Cluster, cluster_database: str, tmp_path: Path
+) -> None:
+    """One beside each server: after a failover the next connection goes to another of them."""
+    primary = cluster.dsn(cluster_database, only=cluster.primary)
+    standby = cluster.dsn(cluster_database, only=cluster.standbys[0])
+    with (
+        PgBouncer(program, tmp_path / "first", standby) as first,
+        PgBouncer(program, tmp_path / "second", primary) as second,
+    ):
+        login, _, place = second.dsn.rpartition("@")
+        both = f"{login}@{first.dsn.rpartition('@')[2].partition('/')[0]},{place}"
+        pooled = await Database.connect(both, name="relay-tests", size=1, pooled=True)
+        async with pooled.connection() as lent:
+            assert not await lent.fetchval("select pg_is_in_recovery()")
+        second.kill()
+        first.lead_to(primary)
+        first.reload()
+
+        async def found() -> bool:
+            try:
+                async with pooled.connection() as lent:
+                    return not await lent.fetchval("select pg_is_in_recovery()")
+            except StoreUnavailable:
+                return False
+
+        await eventually(found, DEADLINE, "the other pooler is found")
+        await pooled.close()

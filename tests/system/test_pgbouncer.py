@@ -123,11 +123,18 @@ def test_a_gateway_does_not_start_behind_a_pooler_of_another_database(
         gateway = installation.gateway()
         assert gateway.wait(DEADLINE) == 1
         assert "RELAY_API_POOLER_URL leads to another database" in gateway.log_tail()
+        assert "RELAY_API_POOLER_URL leads to another database" in _doctor(installation)
         pooler.kill()
 
 
 def test_a_gateway_does_not_start_while_its_pooler_is_away(installation: Installation, pooler: PgBouncer) -> None:
+    assert "RELAY_API_POOLER_URL leads to the same database" in _doctor(installation)
     pooler.kill()
     gateway = installation.gateway()
     assert gateway.wait(DEADLINE) == 1
     assert "check the pooler of RELAY_API_POOLER_URL" in gateway.log_tail()
+    assert "check the pooler of RELAY_API_POOLER_URL" in _doctor(installation)
+
+
+def _doctor(installation: Installation) -> str:
+    return installation.run("doctor").stdout

@@ -14,7 +14,7 @@ from relay.app.connections import check_connections, of_everything
 from relay.app.doctor.clocks import compare
 from relay.app.doctor.findings import Finding, Findings, bounded, fault, ok, warning
 from relay.app.faults import CannotRun
-from relay.app.installation import Installation, find, unused_standbys
+from relay.app.installation import Installation, check_pooler, find, unused_standbys
 from relay.app.key_notes import key_notes
 from relay.settings import Settings, SettingsError
 from relay.store.database import Database
@@ -76,6 +76,7 @@ async def _examine(
         bounded("keys", _told(_keys(database, installation)), _LATE),
         bounded("quorum", _told(_quorum(database, settings.journal_quorum)), _LATE),
         bounded("dispatcher", _told(_dispatcher(database)), _LATE),
+        bounded("pooler", _pooler(database, installation), _LATE),
         further(database),
     )
     return (*about, *(finding for findings in rest for finding in findings))
@@ -127,6 +128,18 @@ async def _schema(database: Database) -> Findings:
     except NotMigrated as missing:
         return (fault("schema", str(missing)),)
     return (ok("schema", "the database is as this version wants it"),)
+
+
+async def _pooler(database: Database, installation: Installation) -> Findings:
+    """Only where there is one."""
+    if installation.pooler is None:
+        return ()
+    try:
+        async with installation.pooled("relay doctor", 1, within=STATEMENT_SECONDS) as pooled:
+            await check_pooler(installation, database, pooled)
+    except CannotRun as trouble:
+        return (fault("pooler", str(trouble)),)
+    return (ok("pooler", "RELAY_API_POOLER_URL leads to the same database"),)
 
 
 async def _keys(database: Database, installation: Installation) -> Findings:
