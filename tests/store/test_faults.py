@@ -189,10 +189,11 @@ async def test_a_server_that_hangs_holds_nobody_past_the_bound(
 
 
 async def several_at_once(database: Database, number: int) -> None:
-    """Use so many connections at the same time."""
+    """Ask something on so many connections while all of them are borrowed."""
     async with AsyncExitStack() as stack:
-        for _ in range(number):
-            await stack.enter_async_context(database.connection())
+        borrowed = [await stack.enter_async_context(database.connection()) for _ in range(number)]
+        for connection in borrowed:
+            await connection.execute("select 1")
 
 
 async def test_a_link_that_died_without_a_word_costs_a_pool_one_bound_and_not_one_for_each_connection(
