@@ -89,7 +89,11 @@ class StreamServer:
         return self._folder / f"{self.port}.log"
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # there will be no exit
+            self.kill()
+            raise
         return self
 
     def __exit__(
@@ -107,6 +111,7 @@ class StreamServer:
         """Start it, empty, and return when it answers, or at once. Raises `NotInTime` with what it said."""
         self._folder.mkdir(parents=True, exist_ok=True)
         place = ["--port", str(self.port), "--bind", LOOPBACK, "--dir", str(self._folder)]
+        place += ["--set-proc-title", "no"]  # a title is written over the environment, by which a run knows its own
         if self._sentinel:
             settings = self._folder / f"{self.port}.conf"
             settings.write_text("\n".join(self._options) + "\n")
