@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from relay.broker import Broker
+from relay.broker import Broker, BrokerUnavailable, Message
 from relay.dispatcher import consumer as consuming
 from relay.domain.outcome import HandBackReason
 from relay.domain.telemetry import AttemptsRecorded, BrokerModeChanged, DeliveriesHandedBack, LoopCrashed
@@ -302,3 +303,23 @@ async def test_what_is_not_on_the_quorum_is_not_sent_because_it_was_announced(
         await house.until(lambda: len(house.heard(DeliveriesHandedBack)) >= 2)
     reasons = {each.reason for each in house.heard(DeliveriesHandedBack)}
     assert (reasons, receiver.received()) == ({HandBackReason.QUORUM}, [])
+
+
+class Deaf(MemoryBroker):
+    """Answers, and gives nothing to read."""
+
+    async def receive(self, *, count: int, wait_seconds: float) -> Sequence[Message]:  # noqa: ARG002 - it reads nothing
+        raise BrokerUnavailable("no permission to read")
+
+
+async def test_a_broker_that_answers_and_does_not_serve_is_tried_more_and_more_seldom(
+    house: House, receiver: Receiver, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consuming, "PROBE_SECONDS", 0.05)
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    began = time.monotonic()
+    async with house.dispatching(broker=Deaf(stream, consumer="deaf", emit=house.ear)):
+        await house.events(20, endpoint)
+        await house.until(lambda: len(attempted(house)) == 20)
+        await house.until(lambda: modes(house).count(False) == 5)
+    assert time.monotonic() - began > 0.05 * (1 + 2 + 4 + 8)

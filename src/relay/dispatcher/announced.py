@@ -10,10 +10,11 @@ so no number of deep and slow lanes keeps one that had nothing yet from its firs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from relay.broker import MESSAGE_DELIVERIES
 from relay.store.announcing import Look, ReadyLane, Row
 from relay.store.queue import FIRST_LANE
 
@@ -79,3 +80,8 @@ def _is_stale(announced_at: float, stale_before: float | None) -> bool:
 
 def _is_passed(endpoint: UUID, look: Look) -> bool:
     return look.after < endpoint and (look.resume_after == FIRST_LANE or endpoint <= look.resume_after)
+
+
+def batches(deliveries: Sequence[UUID]) -> list[Sequence[UUID]]:
+    """Deliveries as messages carry them."""
+    return [deliveries[first : first + MESSAGE_DELIVERIES] for first in range(0, len(deliveries), MESSAGE_DELIVERIES)]

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from relay.broker import MESSAGE_DELIVERIES, Broker, BrokerUnavailable, Message
 from relay.dispatcher.alarm import Alarm
+from relay.dispatcher.announced import batches
 from relay.dispatcher.claimer import PACE_SECONDS, Claimer
 from relay.dispatcher.flights import Flights
 from relay.dispatcher.mode import Mode
@@ -34,8 +35,9 @@ RECLAIM_EVERY_SECONDS, RECLAIM_IDLE_SECONDS, RECLAIM_MESSAGES = 5.0, 10.0, 20
 AGAIN_SECONDS = 0.25
 """After how long everything that is left over is asked for again, whether its lane has room here or not."""
 
-PROBE_SECONDS = 1.0
-"""Between two tries to reach a broker that is away."""
+PROBE_SECONDS, LONGEST_PROBE_SECONDS, STEADY_SECONDS = 1.0, 30.0, 10.0
+"""Between two tries to reach a broker that is away: doubling up to the longest where it answers and does not serve, and
+the shortest again once it has served for a while."""
 
 MOST_HELD = 2_000
 """Deliveries that are left over in one process at the most."""
@@ -129,6 +131,7 @@ class Consumer:
         self._receiving: asyncio.Task[Sequence[Message]] | None = None
         self._heard_at = self._reclaimed_at = self._again_at = self._all_again_at = 0.0
         self._pause = PACE_SECONDS
+        self._patience = 0.0
 
     async def run(self) -> None:
         """Claim until cancelled. Raises `StoreUnavailable`; what was claimed before stays under way."""
@@ -143,7 +146,7 @@ class Consumer:
         messages, deliveries = self._held.give_up()
         with contextlib.suppress(BrokerUnavailable):  # then it is reclaimed
             if deliveries:
-                await self._broker.announce(_batches(deliveries))
+                await self._broker.announce(batches(deliveries))
             if messages:
                 await self._broker.acknowledge(messages)
         await self._broker.close()
@@ -159,18 +162,19 @@ class Consumer:
     async def _probe(self) -> None:
         """Ask for the broker until it answers."""
         while True:
+            await self._ambient.sleep(self._patience)
             try:
                 await self._broker.standing()
             except BrokerUnavailable as fault:
                 self._mode.lost(Loop.CLAIMER, str(fault))
-                await self._ambient.sleep(PROBE_SECONDS)
+                self._patience = max(self._patience, PROBE_SECONDS)
             else:
                 self._mode.served(Loop.CLAIMER)
                 return
 
     async def _consume(self) -> None:
         """Claim what messages name, until the broker does not serve."""
-        self._heard_at = self._reclaimed_at = self._ambient.monotonic()
+        began = self._heard_at = self._reclaimed_at = self._ambient.monotonic()
         try:
             while self._mode.is_active:
                 await self._claimer.await_room()
@@ -182,6 +186,8 @@ class Consumer:
                 elif asked_at - self._heard_at >= self._silence_seconds:
                     await self._look_without()
         except BrokerUnavailable as fault:
+            has_served = self._ambient.monotonic() - began >= STEADY_SECONDS
+            self._patience = PROBE_SECONDS if has_served else _longer(self._patience)
             self._mode.lost(Loop.CLAIMER, str(fault))
         finally:
             if self._receiving is not None:
@@ -261,13 +267,13 @@ class Consumer:
         return self._receiving
 
 
+def _longer(patience: float) -> float:
+    return min(max(2 * patience, PROBE_SECONDS), LONGEST_PROBE_SECONDS)
+
+
 async def _ended(task: asyncio.Future[object] | asyncio.Task[Sequence[Message]] | asyncio.Task[None]) -> None:
     """Return when the task has ended, whatever of; its error is not missed."""
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():
         task.exception()
-
-
-def _batches(deliveries: Sequence[UUID]) -> list[Sequence[UUID]]:
-    return [deliveries[first : first + MESSAGE_DELIVERIES] for first in range(0, len(deliveries), MESSAGE_DELIVERIES)]

@@ -11,13 +11,13 @@ begins with a sweep, by the same rule.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from relay.broker import MESSAGE_DELIVERIES, Broker, BrokerUnavailable
+from relay.broker import Broker, BrokerUnavailable
 from relay.dispatcher.alarm import Alarm
-from relay.dispatcher.announced import MOST, Announced
+from relay.dispatcher.announced import MOST, Announced, batches
 from relay.dispatcher.claimer import PACE_SECONDS
 from relay.dispatcher.mode import Mode
 from relay.domain.ambient import Ambient
@@ -139,7 +139,6 @@ class Publisher:
             await lead.seconds_to_next_due()  # a word to the database
             self._tell(Loop.SWEEP)
             await self._ambient.sleep(LONGEST_PAUSE_SECONDS)
-        self._mode.served(Loop.PUBLISHER)
 
     async def _announce(self, lead: Leadership, now: float) -> bool:
         """Look at the next lanes and announce what is news of them; answers whether anything was."""
@@ -149,7 +148,7 @@ class Publisher:
         fresh = self._announced.news(look, now, stale_before=self._stale_before)
         self._after = look.resume_after
         if fresh:
-            await self._broker.announce(_batches(fresh))
+            await self._broker.announce(batches(fresh))
             self._news += len(fresh)
             self._pause = PACE_SECONDS
         self._tell(Loop.PUBLISHER, len(fresh))
@@ -187,7 +186,3 @@ class Publisher:
 
     def _tell(self, loop: Loop, handled: int = 0) -> None:
         self._emit(LoopSucceeded(loop, handled))
-
-
-def _batches(deliveries: Sequence[UUID]) -> list[Sequence[UUID]]:
-    return [deliveries[first : first + MESSAGE_DELIVERIES] for first in range(0, len(deliveries), MESSAGE_DELIVERIES)]
