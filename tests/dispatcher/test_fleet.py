@@ -323,3 +323,19 @@ async def test_a_broker_that_answers_and_does_not_serve_is_tried_more_and_more_s
         await house.until(lambda: len(attempted(house)) == 20)
         await house.until(lambda: modes(house).count(False) == 5)
     assert time.monotonic() - began > 0.05 * (1 + 2 + 4 + 8)
+
+
+async def test_lanes_by_the_hundred_are_announced_in_rotation(
+    house: House, receiver: Receiver, stream: MemoryStream
+) -> None:
+    """One look sees 64 open lanes, and one claim takes from as many."""
+    endpoints = [await house.endpoint(receiver.url(f"/ok/{number}")) for number in range(150)]
+    async with (
+        house.dispatching(broker=consumer(house, stream, "one")),
+        house.dispatching(broker=consumer(house, stream, "two")),
+    ):
+        await house.until(lambda: modes(house) == [True, True])
+        await house.events(3, *endpoints)
+        await house.until(lambda: len(attempted(house)) == 450)
+        await quiet(consumer(house, stream))
+    assert set(attempted(house).values()) == {1}
