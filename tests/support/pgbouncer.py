@@ -60,6 +60,8 @@ class PgBouncer:
         self._dsn = urlsplit(dsn)
         self._connections = connections
         self._port = free_port()
+        self.more = ""
+        """Further lines of its settings, from `lead_to` on."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -97,7 +99,7 @@ class PgBouncer:
             text, changed = re.subn(rf"^{key} = .*", f"{key} = {value}", text, flags=re.MULTILINE)
             assert changed == 1, f"{SETTINGS} sets {key} once"
         text = text.replace("\nrelay = ", f"\n{self._dsn.path[1:]} = ")
-        (self._folder / "pgbouncer.ini").write_text(f"{text}unix_socket_dir =\n")
+        (self._folder / "pgbouncer.ini").write_text(f"{text}unix_socket_dir =\n{self.more}\n")
 
     def start(self) -> None:
         """Start it, and return when it takes connections."""

@@ -127,6 +127,27 @@ def test_a_gateway_does_not_start_behind_a_pooler_of_another_database(
         pooler.kill()
 
 
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_the_servers_own_address_may_not_be_a_poolers(
+    installation: Installation, pooler: PgBouncer, mode: str, ignored: bool
+) -> None:
+    """What a pooler ignores would go without a word: commits would wait for others, plans read whole tables."""
+    names = (
+        "plan_cache_mode,jit,enable_seqscan,idle_in_transaction_session_timeout,statement_timeout,synchronous_commit"
+    )
+    sockets = "tcp_keepalives_idle,tcp_keepalives_interval,tcp_keepalives_count,tcp_user_timeout"
+    pooler.more = f"pool_mode = {mode}" + (f"\nignore_startup_parameters = {names},{sockets}" if ignored else "")
+    assert installation.dsn is not None
+    pooler.lead_to(installation.dsn)
+    pooler.kill()
+    pooler.start()
+    installation.environment |= {"DATABASE_URL": pooler.dsn, "RELAY_API_POOLER_URL": ""}
+    for service in (installation.gateway(), installation.dispatcher()):
+        assert service.wait(DEADLINE) == 1
+        assert "only RELAY_API_POOLER_URL may name a pooler" in service.log_tail()
+
+
 def test_a_gateway_does_not_start_while_its_pooler_is_away(installation: Installation, pooler: PgBouncer) -> None:
     assert "RELAY_API_POOLER_URL leads to the same database" in _doctor(installation)
     pooler.kill()

@@ -26,6 +26,7 @@ from relay.store.faults import (
     NoSuchDatabase,
     NotMigrated,
     NotPermitted,
+    PoolerInBetween,
     QuorumNotPromised,
     StoreFull,
     StoreUnavailable,
@@ -48,6 +49,7 @@ _ADVICE = (
     (LoginRefused, "put the role and the password that the server knows into DATABASE_URL"),
     (NoSuchDatabase, "create it (`createdb --owner=ROLE NAME`), or name another one in DATABASE_URL"),
     (HostUnknown, "put the right host into DATABASE_URL"),
+    (PoolerInBetween, "name the server itself in DATABASE_URL; only RELAY_API_POOLER_URL may name a pooler"),
     (NotPermitted, "make the role of DATABASE_URL the owner: ALTER DATABASE name OWNER TO role"),
 )
 """What to do about each kind of trouble; for any other, to look whether the server is there."""

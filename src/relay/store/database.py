@@ -149,8 +149,8 @@ class Database:
         database = cls(pool, made, within, told if pooled else None)
         try:
             with _readable_address():
-                async with database.connection():
-                    pass
+                async with database.connection() as connection:
+                    await _check_told(connection)
         except BaseException:
             pool.terminate()
             raise
@@ -289,6 +289,12 @@ async def bound_lock_waits(connection: Connection) -> None:
     """Give up, with `StoreBusy`, what waits for a lock for half a second in this transaction: whoever waits for a lock
     against everyone has everyone wait behind him."""
     await connection.execute("set local lock_timeout = '500ms'")
+
+
+async def _check_told(connection: Connection) -> None:
+    """Raises `PoolerInBetween` where a session is not what it was told to be: a server would have refused it."""
+    if await connection.fetchval("show enable_seqscan") != _SESSION["enable_seqscan"]:
+        raise faults.PoolerInBetween("a pooler stands before the database, and ignores our settings")
 
 
 @contextmanager

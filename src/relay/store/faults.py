@@ -40,6 +40,10 @@ class CannotWrite(StoreUnavailable):
     """The server answers and takes no writes: its disk is full, or it is a standby; nothing was changed."""
 
 
+class PoolerInBetween(StoreUnavailable):
+    """What answers is no server: it does not take, or ignores, what our sessions start with; nothing was changed."""
+
+
 class NotPermitted(StoreUnavailable):
     """Our role may not do that in the database; nothing was changed."""
 
@@ -97,6 +101,12 @@ _KNOWN: tuple[tuple[_Classes, type[Exception], str], ...] = (
     ),
     ((asyncpg.DataError, asyncpg.ProgramLimitExceededError), DataRefused, "the database refused a write"),
     ((asyncpg.IntegrityConstraintViolationError,), StoreRefused, "the database refused a write"),
+    (
+        # what one session has prepared is asked for in another
+        (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError),
+        PoolerInBetween,
+        "a pooler stands before the database",
+    ),
     ((asyncpg.TooManyConnectionsError,), StoreFull, "the database has no connection left"),
     ((asyncpg.InvalidAuthorizationSpecificationError,), LoginRefused, "the database server refuses us"),
     ((asyncpg.InvalidCatalogNameError,), NoSuchDatabase, "the database server answers"),
@@ -146,6 +156,8 @@ def _known(fault: Exception) -> Exception | None:
     if isinstance(fault, asyncpg.CheckViolationError) and "partition constraint" in str(fault):
         # the row's day got its own partition while it waited to be written to the default one
         return StoreBusy(f"the database is busy: {_words(fault)}")
+    if isinstance(fault, asyncpg.ProtocolViolationError) and "startup parameter" in str(fault):
+        return PoolerInBetween(f"a pooler stands before the database: {_words(fault)}")
     for classes, meaning, sentence in _KNOWN:
         if isinstance(fault, classes):
             return meaning(f"{sentence}: {_words(fault)}")
