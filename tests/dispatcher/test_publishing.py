@@ -6,6 +6,7 @@ Nobody reads what is announced here, but for the tests that say so.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -18,8 +19,9 @@ from relay.dispatcher import publisher
 from relay.dispatcher.alarm import Alarm
 from relay.dispatcher.mode import Mode
 from relay.dispatcher.publisher import Publisher, Publishing
+from relay.domain.ambient import Ambient
 from relay.domain.telemetry import AttemptsRecorded, BrokerModeChanged, LaneFoundClosed, Loop, LoopSucceeded
-from relay.store.announcing import Announcing
+from relay.store.announcing import SILENT_SECONDS, Announcing, Leadership, Look
 from relay.store.database import Database
 from tests.support.dispatching import TUNING, House
 from tests.support.memory_broker import MemoryBroker, MemoryStream
@@ -47,11 +49,18 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def publishing(
-    house: House, stream: MemoryStream, *, stands_down: bool = True, most: int = 1000, sweep: float = SWEEP_SECONDS
+    house: House,
+    stream: MemoryStream,
+    *,
+    stands_down: bool = True,
+    most: int = 1000,
+    sweep: float = SWEEP_SECONDS,
+    world: Ambient | None = None,
+    alarm: Alarm | None = None,
 ) -> AsyncIterator[None]:
     """A publisher that runs inside the block, with nobody who reads."""
-    world = real_ambient()
-    alarm = Alarm(world.monotonic)
+    world = world or real_ambient()
+    alarm = alarm or Alarm(world.monotonic)
     announces = await Database.connect(house.dsn, name="announces", size=1)
     running = Publisher(
         store=Announcing(announces),
@@ -195,6 +204,37 @@ async def test_a_publisher_whose_broker_is_away_leaves_the_lock_to_another_one(
         await house.until(lambda: bool(house.heard(BrokerModeChanged)))
         async with publishing(house, stream):
             await house.until(lambda: len(unread(stream)) == 10)
+
+
+class Rests(Alarm):
+    """Notes for how long somebody would rest, who does not."""
+
+    def __init__(self) -> None:
+        super().__init__(time.monotonic)
+        self.asked: list[float] = []
+
+    async def wait(self, limit: float) -> None:
+        self.asked.append(limit)
+        await super().wait(min(limit, 0.01))
+
+
+@pytest.mark.parametrize("seconds", [0.1, 1.4, 60.0])
+async def test_a_leader_whose_looks_are_slow_rests_no_longer_than_it_may_be_silent(
+    house: House, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    passed, look = 0.0, Leadership.look
+
+    async def slow(lead: Leadership, *, after: UUID, most_of_a_lane: int) -> Look:
+        nonlocal passed
+        passed += seconds
+        return await look(lead, after=after, most_of_a_lane=most_of_a_lane)
+
+    monkeypatch.setattr(Leadership, "look", slow)
+    world, rests = replace(real_ambient(), monotonic=lambda: time.monotonic() + passed), Rests()
+    await house.events(3, await house.endpoint(NOWHERE))
+    async with publishing(house, stream, world=world, alarm=rests, sweep=3_600.0):
+        await house.until(lambda: len(rests.asked) >= 5)
+    assert publisher.LONGEST_PAUSE_SECONDS < max(rests.asked) <= publisher.SPEAKS_SECONDS < SILENT_SECONDS / 2
 
 
 async def test_an_idle_publisher_asks_the_broker_nothing(house: House, stream: MemoryStream) -> None:

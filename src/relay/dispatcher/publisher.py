@@ -32,7 +32,8 @@ LONGEST_PAUSE_SECONDS = 0.1
 """Between two looks while something is announced and not claimed yet: doubling up to this from the usual pace."""
 
 LOOKING_SHARE = 4
-"""How many times as long as it took a round without news is rested from: lanes that hang may be many thousands."""
+"""How many times as long as it took the database a round without news is rested from, as long as a leader may be
+silent: lanes that hang may be many thousands."""
 
 STANDING_SECONDS = 1.0
 """How often the broker is asked what it still holds, while something is announced."""
@@ -116,7 +117,6 @@ class Publisher:
             looked_at = self._ambient.monotonic()
             is_news = await self._announce(lead, looked_at)
             self._mode.served(Loop.PUBLISHER)
-            self._looking += self._ambient.monotonic() - looked_at
             is_round_over = self._after == FIRST_LANE
             if is_round_over:
                 await self._end_round(lead)
@@ -143,6 +143,7 @@ class Publisher:
     async def _announce(self, lead: Leadership, now: float) -> bool:
         """Look at the next lanes and announce what is news of them; answers whether anything was."""
         look = await lead.look(after=self._after, most_of_a_lane=MOST_OF_A_LANE)
+        self._looking += self._ambient.monotonic() - now
         if look.is_unmarked:
             await self._mark_closed(self._after)
         fresh = self._announced.news(look, now, stale_before=self._stale_before)
@@ -157,7 +158,7 @@ class Publisher:
     async def _rest(self, lead: Leadership) -> None:
         """Nothing of all lanes was news: sleep until something may be."""
         if self._announced.size:
-            await self._alarm.wait(max(self._pause, LOOKING_SHARE * self._looking))
+            await self._alarm.wait(min(max(self._pause, LOOKING_SHARE * self._looking), SPEAKS_SECONDS))
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
             return
         self._pause = PACE_SECONDS
