@@ -172,7 +172,7 @@ def on_nodes(nodes: Patroni, tmp_path: Path, request: pytest.FixtureRequest) -> 
 def run(on_nodes: Installation, nodes: Patroni, receiver: Receiver) -> Run:
     """A gateway and a dispatcher that deliver to a receiver."""
     gateway = on_nodes.gateway()
-    on_nodes.dispatcher()
+    assert on_nodes.dispatcher().started, "its port may have been taken by another run on this machine"
     add_endpoint(gateway, receiver.url())
     return Run(on_nodes, nodes, gateway, receiver, OpenLoop(gateway.url))
 
