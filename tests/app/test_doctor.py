@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import socket
 import ssl
@@ -123,7 +124,7 @@ async def test_a_dispatcher_that_has_gone_silent_is_a_fault(database_dsn: str, d
         await connection.execute("update heartbeats set reported_at = now() - interval '31 seconds'")
     level, text = level_and_text((await examined(database_dsn))["dispatcher"])
     assert level is Level.FAULT
-    assert text.startswith("none has reported for 31 s")
+    assert re.match(r"none has reported for 3\d s", text)
 
 
 async def test_a_database_that_is_away_is_one_fault_without_its_password() -> None:
