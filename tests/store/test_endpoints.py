@@ -80,6 +80,30 @@ async def test_of_many_that_take_one_name_at_once_one_gets_it(world: World) -> N
     assert [type(each) for each in made].count(NameTaken) == 7
 
 
+SECOND_STATE = "insert into endpoint_state (endpoint_id) values ($1)"
+"""Whatever `claimed_second` the first one has come to, which is part of the key."""
+
+
+async def test_an_endpoint_has_one_state(world: World) -> None:
+    endpoint = await world.add_endpoint()
+    await world.sql("update endpoint_state set claimed_second = 7")
+    with pytest.raises(StoreRefused, match="has a state already"):
+        await world.sql(SECOND_STATE, endpoint)
+
+
+async def test_of_two_who_make_an_endpoints_state_at_once_the_second_waits_and_is_refused(world: World) -> None:
+    endpoint = await world.add_endpoint()
+    await world.sql("delete from endpoint_state")
+    async with world.database.transaction() as connection:
+        await connection.execute(SECOND_STATE, endpoint)
+        await connection.execute("update endpoint_state set claimed_second = 7")
+        second = asyncio.create_task(world.sql(SECOND_STATE, endpoint))
+        await world.until_blocked(second)
+    with pytest.raises(StoreRefused, match="has a state already"):
+        await second
+    assert await world.rows_in("endpoint_state") == 1
+
+
 async def test_endpoints_are_listed_newest_first_page_by_page(world: World) -> None:
     made = [await world.add_endpoint() for _ in range(5)]
     newest_first = sorted(made, reverse=True)

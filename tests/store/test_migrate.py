@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 
+import asyncpg
 import pytest
 
-from relay.store.database import Database
+from relay.store.database import Connection, Database
 from relay.store.faults import NotMigrated
-from relay.store.migrate import check_migrated, migrate, migrations
+from relay.store.migrate import Migration, check_migrated, migrate, migrations
 from tests.store.schema_dump import SCHEMA, dump
 from tests.store.world import World
 
@@ -28,6 +29,22 @@ async def main():
 asyncio.run(main())
 """
 LIMIT_SECONDS = 60.0
+
+BEFORE_LOCK_ALONE = 27
+"""Up to here migrations queue for the tables that they change: these are of before the first installation."""
+NOT_ALONE = "RL001"
+REFUSE_AT_ONCE = f"""
+create or replace function lock_alone(p_tables regclass[]) returns void language plpgsql as $$
+declare
+    wanted regclass;
+begin
+    foreach wanted in array p_tables loop
+        execute format('lock table only %s in access exclusive mode nowait', wanted);
+    end loop;
+exception when lock_not_available then
+    raise exception using errcode = '{NOT_ALONE}', message = format('%s is not to be had alone', wanted);
+end $$;
+set lock_timeout = '1s'"""
 
 
 async def migrating_process(dsn: str) -> asyncio.subprocess.Process:
@@ -103,3 +120,39 @@ async def test_a_migration_that_fails_leaves_nothing_of_itself(empty: Database) 
     assert await world.sql("select * from schema_migrations") == []
     await world.sql("drop table idempotency_keys")
     assert await migrate(empty) == [each.name for each in migrations()]
+
+
+async def read_like_a_dump(connection: Connection) -> None:
+    """Keep every table, as a reader does until its transaction ends."""
+    tables = await connection.fetch(
+        "select c.oid::regclass::text from pg_class c"
+        " where c.relkind in ('r', 'p') and c.relnamespace = 'public'::regnamespace"
+    )
+    names = ", ".join(row[0] for row in tables)
+    await connection.execute(f"lock table {names} in access share mode")
+
+
+async def refused_beside_a_reader(reader: Database, writer: Connection, migration: Migration) -> str | None:
+    """Apply a migration while somebody reads; answers the code of what refused it, none if it was applied."""
+    async with reader.connection() as reading, reading.transaction():
+        await read_like_a_dump(reading)
+        try:
+            await writer.execute(migration.sql)
+        except asyncpg.PostgresError as fault:
+            return fault.sqlstate
+    return None
+
+
+async def test_no_migration_queues_behind_a_long_read_for_a_table_that_others_would_wait_for(empty: Database) -> None:
+    """Whoever waits to have a table alone has every claim and every request wait behind him; a dump reads for hours."""
+    refused = {}
+    async with empty.connection() as writer:
+        for migration in migrations():
+            if migration.number <= BEFORE_LOCK_ALONE:
+                await writer.execute(migration.sql)
+                continue
+            await writer.execute(REFUSE_AT_ONCE)
+            refused[migration.name] = await refused_beside_a_reader(empty, writer, migration)
+            if refused[migration.name] is not None:
+                await writer.execute(migration.sql)
+    assert set(refused.values()) == {None, NOT_ALONE}, refused

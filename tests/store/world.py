@@ -6,6 +6,7 @@ only time would bring about.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import time
@@ -173,6 +174,15 @@ class World:
     async def value(self, statement: str, *arguments: object) -> Any:  # a column of any type
         """The first column of the first row of a statement of the test's own."""
         return (await self.sql(statement, *arguments))[0][0]
+
+    async def until_blocked(self, task: asyncio.Task[Any]) -> None:
+        """Return when some session waits for another's lock, or the task has come to its end."""
+        blocked = (
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        )
+        async with asyncio.timeout(20.0):
+            while not task.done() and await self.value(blocked) == 0:
+                pass
 
     async def rows_in(self, table: str) -> int:
         """How many rows a table has."""

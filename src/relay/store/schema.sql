@@ -980,6 +980,17 @@ begin
 end
 $$;
 
+CREATE FUNCTION public.refuse_second_state() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$ begin
+    perform from endpoints e where e.id = new.endpoint_id for no key update;
+    if exists (select from endpoint_state s where s.endpoint_id = new.endpoint_id) then
+        raise exception using errcode = 'integrity_constraint_violation', constraint = tg_name, table = tg_table_name,
+            message = format('endpoint %s has a state already', new.endpoint_id);
+    end if;
+    return new;
+end $$;
+
 CREATE FUNCTION public.revive_events(p_receipts uuid[]) RETURNS uuid[]
     LANGUAGE plpgsql
     AS $$
@@ -1747,6 +1758,8 @@ ALTER INDEX public.delivery_attempts_pkey ATTACH PARTITION public.delivery_attem
 ALTER INDEX public.journal_partition_number_day_key ATTACH PARTITION public.journal_default_partition_number_day_key;
 
 ALTER INDEX public.journal_pkey ATTACH PARTITION public.journal_default_pkey;
+
+CREATE TRIGGER an_endpoint_has_one_state BEFORE INSERT ON public.endpoint_state FOR EACH ROW EXECUTE FUNCTION public.refuse_second_state();
 
 CREATE TRIGGER audit_is_appended_to BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_rewriting();
 

@@ -3,10 +3,25 @@
 -- Claims update it many times a second, in place (HOT). While some transaction keeps an old snapshot open, no version can
 -- be removed; they fill page after page, each with an entry in the index, and whoever looks for the lane walks through
 -- all of them to the one that counts, in order of age. So the second of the last claim is part of the key: the newest
--- second's versions come first, and are a few pages at the most. There is still one row of an endpoint: it is made with it.
+-- second's versions come first, and are a few pages at the most.
+select lock_alone(array['endpoint_state'::regclass]);
 alter table endpoint_state add column claimed_second bigint not null default 0;
 alter table endpoint_state drop constraint endpoint_state_pkey;
 alter table endpoint_state add primary key (endpoint_id, claimed_second);
+
+-- There is still one row of an endpoint: it is made with it. An index of `endpoint_id` alone would be what the key was, and
+-- compare each new version with all that an old snapshot keeps. Rows are made seldom, so who makes one looks; whoever
+-- else would make one of the same endpoint waits for its end.
+create function refuse_second_state() returns trigger language plpgsql as $$ begin
+    perform from endpoints e where e.id = new.endpoint_id for no key update;
+    if exists (select from endpoint_state s where s.endpoint_id = new.endpoint_id) then
+        raise exception using errcode = 'integrity_constraint_violation', constraint = tg_name, table = tg_table_name,
+            message = format('endpoint %s has a state already', new.endpoint_id);
+    end if;
+    return new;
+end $$;
+create trigger an_endpoint_has_one_state before insert on endpoint_state
+    for each row execute function refuse_second_state();
 
 -- The state of an endpoint. (The planner writes it into the statement that asks, where a plain join would not know that
 -- there is but one row.)
