@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+from typing import Any
 from uuid import UUID
 
 from relay.broker import Broker, Message, RedisStreams, read_address
@@ -20,6 +22,16 @@ def ids(count: int, first: int = 1) -> list[UUID]:
 def deliveries(messages: list[Message] | tuple[Message, ...]) -> list[UUID]:
     """What messages carry, in order."""
     return list(itertools.chain.from_iterable(message.deliveries for message in messages))
+
+
+def writes(broker: Broker) -> list[Coroutine[Any, Any, object]]:
+    """Every call that changes something at the server, not awaited yet."""
+    return [
+        broker.announce([ids(1)]),
+        broker.receive(count=1, wait_seconds=0),
+        broker.reclaim(idle_seconds=0, count=1),
+        broker.acknowledge(["1-0"]),
+    ]
 
 
 class Ground(ABC):

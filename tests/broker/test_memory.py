@@ -8,7 +8,7 @@ import pytest
 
 from relay.broker import BrokerUnavailable
 from relay.domain.telemetry import Happening
-from tests.broker.grounds import deliveries, ids
+from tests.broker.grounds import deliveries, ids, writes
 from tests.support.memory_broker import MemoryBroker, MemoryStream
 
 
@@ -30,6 +30,19 @@ async def test_what_is_away_raises_and_comes_back_with_what_it_had(stream: Memor
         with pytest.raises(BrokerUnavailable, match="is away"):
             await call
     stream.is_away = False
+    assert deliveries(tuple(await broker.receive(count=9, wait_seconds=0))) == ids(1)
+
+
+async def test_what_is_demoted_answers_what_it_holds_and_takes_no_writes(
+    stream: MemoryStream, broker: MemoryBroker
+) -> None:
+    await broker.announce([ids(1)])
+    stream.demote()
+    assert (await broker.standing()).unread == 1
+    for call in writes(broker):
+        with pytest.raises(BrokerUnavailable, match="takes no writes"):
+            await call
+    stream.promote()
     assert deliveries(tuple(await broker.receive(count=9, wait_seconds=0))) == ids(1)
 
 

@@ -11,7 +11,7 @@ import redis
 
 from relay.broker import BrokerUnavailable, RedisStreams
 from relay.broker.faults import unavailable
-from tests.broker.grounds import deliveries, ids
+from tests.broker.grounds import deliveries, ids, writes
 from tests.support.installation import LOOPBACK, eventually, free_port
 from tests.support.stream_server import StreamServer
 
@@ -55,6 +55,27 @@ async def test_a_replica_takes_nothing_until_it_is_promoted(own_server: OwnServe
         await broker.receive(count=1, wait_seconds=0)
     server.client.replicaof("NO", "ONE")
     await works(broker)
+
+
+async def test_a_server_that_takes_no_writes_answers_what_it_holds_and_nothing_else(
+    own_server: OwnServer, connect: Connect
+) -> None:
+    """What `standing` answers is no sign that the broker serves."""
+    server = own_server()
+    broker = connect(server.url)
+    await broker.announce([ids(1)])
+    await broker.receive(count=1, wait_seconds=0)
+    server.client.config_set("min-replicas-to-write", 1)
+    assert (await broker.standing()).pending == 1
+    for call in writes(broker):
+        with pytest.raises(BrokerUnavailable, match="min-replicas-to-write"):
+            await call
+    server.client.config_set("min-replicas-to-write", 0)
+    server.client.replicaof(LOOPBACK, free_port())
+    assert (await broker.standing()).pending == 1
+    for call in writes(broker):
+        with pytest.raises(BrokerUnavailable, match="is a replica"):
+            await call
 
 
 async def test_a_read_that_waits_on_a_primary_that_is_demoted_ends(own_server: OwnServer, connect: Connect) -> None:

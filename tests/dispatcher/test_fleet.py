@@ -5,7 +5,6 @@ The broker is the one in memory, which passes the suite that Redis passes; the d
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from relay.store.queue import Claim, Queue
 from tests.store.world import event
 from tests.support.dispatching import TUNING, House
 from tests.support.gate import Gate
+from tests.support.installation import eventually
 from tests.support.memory_broker import MemoryBroker, MemoryStream
 from tests.support.receiver import Receiver
 
@@ -52,16 +52,26 @@ def modes(house: House) -> list[bool]:
 
 async def until_standing(broker: Broker, *, unread: int, pending: int) -> None:
     """Return once the broker holds just that."""
-    async with asyncio.timeout(10):
-        while True:
-            standing = await broker.standing()
-            if (standing.unread, standing.pending) == (unread, pending):
-                return
+
+    async def is_standing() -> bool:
+        standing = await broker.standing()
+        return (standing.unread, standing.pending) == (unread, pending)
+
+    await eventually(is_standing, 10, f"{unread} are unread, {pending} pending")
 
 
 async def quiet(broker: Broker) -> None:
     """Return once everything that was announced is acknowledged."""
     await until_standing(broker, unread=0, pending=0)
+
+
+async def until_asked(stream: MemoryStream, call: str, times: int) -> None:
+    """Return once the broker was asked this so often."""
+
+    async def is_asked() -> bool:
+        return stream.calls.get(call, 0) >= times
+
+    await eventually(is_asked, 10, f"{call} is called {times} times")
 
 
 async def rows(house: House, sql: str) -> list[Any]:
@@ -206,8 +216,8 @@ async def test_a_stop_announces_anew_what_it_has_read_and_not_claimed(house: Hou
             await house.events(4, endpoint)
             await gate.visits(2, 10)
             await until_standing(other, unread=0, pending=1)
-            # it has claimed what it could of what it read, and reads on
-            await house.until(lambda: stream.calls["receive"] >= 2)
+            # it has tried to read, has claimed what it could of what it read then, and reads on
+            await house.until(lambda: stream.calls["receive"] >= 3)
         standing = await other.standing()
         assert standing.pending == 0
         assert len({delivery for message in stream.announced for delivery in message}) == 2
@@ -287,7 +297,7 @@ async def test_a_broker_that_is_away_from_the_start_is_told_of_once(
     async with house.dispatching(QUICK, broker=consumer(house, stream)):
         await house.events(50, endpoint)
         await house.until(lambda: len(attempted(house)) == 50)
-        await house.until(lambda: stream.calls.get("standing", 0) >= 3)
+        await until_asked(stream, "receive", 3)
     assert modes(house) == [False]
 
 
@@ -305,11 +315,37 @@ async def test_what_is_not_on_the_quorum_is_not_sent_because_it_was_announced(
     assert (reasons, receiver.received()) == ({HandBackReason.QUORUM}, [])
 
 
-class Deaf(MemoryBroker):
-    """Answers, and gives nothing to read."""
+async def test_a_broker_that_takes_no_writes_is_told_of_once_and_used_again_when_it_does(
+    house: House, receiver: Receiver, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A primary that was demoted, or cannot save: it answers what it holds all the while."""
+    monkeypatch.setattr(consuming, "PROBE_SECONDS", 0.02)
+    endpoint = await house.endpoint(receiver.url("/ok"))
+    async with house.dispatching(QUICK, broker=consumer(house, stream)):
+        await house.until(lambda: modes(house) == [True])
+        await until_asked(stream, "receive", 2)  # after the trial it waits for a message
+        stream.demote()
+        asked = stream.calls["receive"]
+        for number in range(1, 11):
+            await house.events(5, endpoint)
+            await house.until(lambda: len(attempted(house)) == 5 * number)  # noqa: B023 - it is over with this round
+        await until_asked(stream, "receive", asked + 5)
+        assert modes(house) == [True, False]
+        stream.promote()
+        await house.until(lambda: modes(house) == [True, False, True])
+        await house.events(50, endpoint)
+        await house.until(lambda: len(attempted(house)) == 100)
+        await quiet(consumer(house, stream))
+    assert (modes(house), set(attempted(house).values())) == ([True, False, True], {1})
 
-    async def receive(self, *, count: int, wait_seconds: float) -> Sequence[Message]:  # noqa: ARG002 - it reads nothing
-        raise BrokerUnavailable("no permission to read")
+
+class Deaf(MemoryBroker):
+    """Answers every trial, and never waits for a message."""
+
+    async def receive(self, *, count: int, wait_seconds: float) -> Sequence[Message]:
+        if wait_seconds:
+            raise BrokerUnavailable("no permission to wait")
+        return await super().receive(count=count, wait_seconds=wait_seconds)
 
 
 async def test_a_broker_that_answers_and_does_not_serve_is_tried_more_and_more_seldom(

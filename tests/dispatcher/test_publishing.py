@@ -55,6 +55,7 @@ async def publishing(
     stands_down: bool = True,
     most: int = 1000,
     sweep: float = SWEEP_SECONDS,
+    mode: Mode | None = None,
     world: Ambient | None = None,
     alarm: Alarm | None = None,
 ) -> AsyncIterator[None]:
@@ -66,7 +67,7 @@ async def publishing(
         store=Announcing(announces),
         broker=MemoryBroker(stream, consumer="publishes", emit=house.ear),
         mark_closed=tell_nobody,
-        mode=Mode(alarm=alarm, emit=house.ear),
+        mode=mode or Mode(alarm=alarm, emit=house.ear),
         alarm=alarm,
         tuning=Publishing(poll_seconds=0.1, sweep_seconds=sweep, stands_down=stands_down, most=most),
         ambient=world,
@@ -204,6 +205,50 @@ async def test_a_publisher_whose_broker_is_away_leaves_the_lock_to_another_one(
         await house.until(lambda: bool(house.heard(BrokerModeChanged)))
         async with publishing(house, stream):
             await house.until(lambda: len(unread(stream)) == 10)
+
+
+@pytest.fixture
+def reads(house: House) -> Mode:
+    """The mode of a process that reads its broker, whatever its publisher does."""
+    mode = Mode(alarm=Alarm(time.monotonic), emit=house.ear)
+    mode.served(Loop.CLAIMER)
+    return mode
+
+
+def modes(house: House) -> list[bool]:
+    return [told.active for told in house.heard(BrokerModeChanged)]
+
+
+async def test_a_broker_that_takes_no_announcement_is_told_of_once(
+    house: House, stream: MemoryStream, reads: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers what it holds all the while, and there is something to announce all the while."""
+    monkeypatch.setattr(publisher, "RETRY_SECONDS", 0.01)
+    await house.events(10, await house.endpoint(NOWHERE))
+    stream.demote()
+    async with publishing(house, stream, mode=reads):
+        await house.until(lambda: stream.calls.get("announce", 0) >= 10)
+        assert modes(house) == [True, False]
+        stream.promote()
+        await house.until(lambda: modes(house) == [True, False, True])
+        reader = MemoryBroker(stream, consumer="reads", emit=house.ear)
+        assert len(await reader.receive(count=10, wait_seconds=0)) == 1, "the trial"
+        await house.until(lambda: len(unread(stream)) == 10)
+
+
+async def test_a_broker_that_comes_back_with_something_unread_serves_at_once(
+    house: House, stream: MemoryStream, reads: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody else reads, nobody would read it before that."""
+    monkeypatch.setattr(publisher, "RETRY_SECONDS", 0.01)
+    await house.events(10, await house.endpoint(NOWHERE))
+    async with publishing(house, stream, mode=reads):
+        await house.until(lambda: len(unread(stream)) == 10)
+        stream.go_away()
+        await house.until(lambda: modes(house) == [True, False])
+        stream.come_back()
+        await house.until(lambda: modes(house) == [True, False, True])
+    assert len(unread(stream)) == 10
 
 
 class Rests(Alarm):

@@ -24,11 +24,13 @@ class _Held:
 
 class MemoryStream:
     """What a server holds. Switches: from `go_away` to `come_back` (or with `is_away`) every call raises; from `freeze`
-    to `thaw` calls hang for their bound and raise; `flush` loses everything; `insert_alien` adds an entry that is not
-    Relay's. `calls` counts what was asked."""
+    to `thaw` calls hang for their bound and raise; from `demote` to `promote` every call raises that writes, which is
+    all but `standing`; `flush` loses everything; `insert_alien` adds an entry that is not Relay's. `calls` counts what
+    was asked."""
 
     def __init__(self, *, bound_seconds: float = 0.2) -> None:
         self.is_away = False
+        self.is_replica = False
         self.bound_seconds = bound_seconds
         """For how long a call hangs while the stream is frozen."""
         self.calls: dict[str, int] = {}
@@ -50,6 +52,15 @@ class MemoryStream:
     def come_back(self) -> None:
         """Answer again, with what there was."""
         self.is_away = False
+
+    def demote(self) -> None:
+        """From now on refuse what writes, and end the reads that wait."""
+        self.is_replica = True
+        self._wake()
+
+    def promote(self) -> None:
+        """Take writes again."""
+        self.is_replica = False
 
     def freeze(self) -> None:
         """From now on answer nothing."""
@@ -196,6 +207,8 @@ class MemoryBroker:
                 raise BrokerUnavailable("the broker in memory did not answer") from None
         if stream.is_away:
             raise BrokerUnavailable("the broker in memory is away")
+        if stream.is_replica and call != "standing":
+            raise BrokerUnavailable("the broker in memory takes no writes")
 
     def _notice(self) -> None:
         if self._life not in (None, self._stream.lives):

@@ -14,12 +14,14 @@ from relay.broker.address import STREAM
 from tests.support.accounting import assert_complete
 from tests.support.installation import (
     BRIEF_LEASE,
+    LOOPBACK,
     Installation,
     Service,
     add_endpoint,
     api,
     cpu_seconds,
     eventually,
+    free_port,
     kill,
     metrics,
     replaced,
@@ -193,6 +195,26 @@ async def test_a_broker_that_hangs_is_done_without_and_used_again_when_it_answer
     assert len(receiver.received()) == 200
     log = dispatcher.log.read_text()
     assert log.count('"broker_mode_changed"') == 3
+
+
+async def test_a_primary_that_is_demoted_is_done_without_and_used_again_when_it_is_promoted(
+    fleet: Installation, broker: StreamServer, receiver: Receiver
+) -> None:
+    """Failed over by hand, and the url still names it: it answers what it holds, and the log has one line of each."""
+    gateway, dispatcher = fleet.gateway(), fleet.dispatcher()
+    add_endpoint(gateway, receiver.url())
+    await in_mode(dispatcher, 1)
+    broker.client.replicaof(LOOPBACK, free_port())
+    for number in range(1, 5):
+        await Producer([gateway.url]).post(numbered(50, prefix=f"without-{number}"), DEADLINE)
+        await fleet.all_closed(50 * number, DEADLINE)
+        await in_mode(dispatcher, 0)
+    broker.client.replicaof("NO", "ONE")
+    await in_mode(dispatcher, 1)
+    await Producer([gateway.url]).post(numbered(100, prefix="with"), DEADLINE)
+    await fleet.all_closed(300, DEADLINE)
+    assert len(receiver.received()) == 300
+    assert dispatcher.log.read_text().count('"broker_mode_changed"') == 3
 
 
 async def test_a_dispatcher_that_is_stopped_returns_what_it_has_read(

@@ -160,11 +160,12 @@ class Consumer:
             await _ended(probing)
 
     async def _probe(self) -> None:
-        """Ask for the broker until it answers."""
+        """Try to read until the broker lets us. To ask what it holds would tell nothing: a replica, or a server that
+        cannot save, answers that and takes no writes, which a read of a group is."""
         while True:
             await self._ambient.sleep(self._patience)
             try:
-                await self._broker.standing()
+                self._held.take(await self._broker.receive(count=1, wait_seconds=0))
             except BrokerUnavailable as fault:
                 self._mode.lost(Loop.CLAIMER, str(fault))
                 self._patience = max(self._patience, PROBE_SECONDS)

@@ -80,6 +80,7 @@ class Publisher:
         self._tuning = tuning
         self._ambient = ambient
         self._emit = emit
+        self._refused: UUID | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -96,6 +97,7 @@ class Publisher:
         while True:
             pause = self._tuning.poll_seconds
             try:
+                await self._repeat_refused()
                 async with self._store.leading() as lead:
                     if lead is not None:
                         await self._lead(lead)
@@ -107,6 +109,13 @@ class Publisher:
             self._tell(Loop.PUBLISHER)
             self._tell(Loop.SWEEP)
             await self._ambient.sleep(pause)
+
+    async def _repeat_refused(self) -> None:
+        """Where an announcement was not taken, nothing else tells that one is: a server may answer and take no writes.
+        A row of it is the trial (it is due, or was); until it is taken the lock is left alone."""
+        if self._refused is not None:
+            await self._broker.announce([[self._refused]])
+            self._refused = None
 
     async def _lead(self, lead: Leadership) -> None:
         """Announce until the broker or the database is away."""
@@ -135,7 +144,12 @@ class Publisher:
 
     async def _await_all_read(self, lead: Leadership) -> None:
         """An earlier leader may have announced what is still unread: with that unread, a sweep stands down."""
-        while self._tuning.stands_down and (await self._broker.standing()).unread:
+        while self._tuning.stands_down:
+            standing = await self._broker.standing()
+            # before the wait: what is unread may be for this process to read
+            self._mode.served(Loop.PUBLISHER)
+            if not standing.unread:
+                return
             await lead.seconds_to_next_due()  # a word to the database
             self._tell(Loop.SWEEP)
             await self._ambient.sleep(LONGEST_PAUSE_SECONDS)
@@ -149,7 +163,11 @@ class Publisher:
         fresh = self._announced.news(look, now, stale_before=self._stale_before)
         self._after = look.resume_after
         if fresh:
-            await self._broker.announce(batches(fresh))
+            try:
+                await self._broker.announce(batches(fresh))
+            except BrokerUnavailable:
+                self._refused = fresh[0]
+                raise
             self._news += len(fresh)
             self._pause = PACE_SECONDS
         self._tell(Loop.PUBLISHER, len(fresh))
