@@ -1,11 +1,13 @@
 -- Prints a script that makes a tenant in another database of the same version as it is in this one: itself, its endpoints with
 -- the state of their lanes, their secrets as they are sealed, its sources, keys and schemas. Events and receipts stay.
 --
---   psql "$FROM" --no-psqlrc -qAt -v ON_ERROR_STOP=1 -v tenant=acct_acme -f ops/shards/copy-tenant.sql \
---       | psql "$TO" --no-psqlrc -q1 -v ON_ERROR_STOP=1
+--   psql "$FROM" --no-psqlrc -qAt -v tenant=acct_acme -f ops/shards/copy-tenant.sql | psql "$TO" --no-psqlrc -q
 --
--- Whatever is wrong (something is still owed, a name is taken there, a secret is sealed under a key that is not known there)
--- ends one of the two with its reason, and nothing has changed then.
+-- It says "acct_acme was copied" when it was. Whatever is wrong (something is still owed, a name is taken there, a secret is
+-- sealed under a key that is not known there) ends one of the two with its reason and leaves nothing. So does a pipe that is
+-- cut off, with no reason: the script brings its own `begin` and, as its last line, its `commit`. That is why the second
+-- psql must not be given `-1`, which commits whatever came before the end: there the script refuses to run.
+\set ON_ERROR_STOP on
 begin isolation level repeatable read read only;
 select set_config('relay.tenant', :'tenant', true) as tenant \gset
 do $$ begin
@@ -19,6 +21,10 @@ do $$ begin
     end if;
 end $$;
 
+\echo '\\set ON_ERROR_STOP on'
+-- it is refused within a transaction, which this script would then not be the one to end
+\echo 'discard all;'
+\echo 'begin;'
 select format('do $check$ begin if (select max(number) from schema_migrations) <> %s then
     raise exception ''the two databases are of different versions: migrate both''; end if; end $check$;', max(m.number))
 from schema_migrations m;
@@ -65,4 +71,5 @@ select 'do $check$ begin if exists (select from secrets s where not exists (
     select from key_marks m where m.key_id = s.key_id and m.retired_at is null)) then
     raise exception ''a secret is sealed under a key that this database does not know: give its processes the same RELAY_SECRET_KEYS'';
 end if; end $check$;';
+select format('commit; \echo %s was copied', :'tenant');
 commit;

@@ -4,7 +4,6 @@ secrets. What is one's is not the other's, and a tenant is moved between them as
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +12,15 @@ from typing import Any
 import httpx
 import pytest
 
-from relay.embedded.programs import environment, find_programs
 from relay.store.vault import new_key
 from tests.support.database import Server
 from tests.support.installation import TRUSTING_NOBODY, UNLIMITED, Installation, Service
+from tests.support.moving import COPIED, TENANT, copy_tenant, leave_tenant
 from tests.support.receiver import Receiver
 from tests.support.verified import assert_right
 from tests.system.conftest import ended, fresh_database
 
-SCRIPTS = Path(__file__).parents[2] / "ops" / "shards"
-ACME, GLOBEX = "acct_acme", "acct_globex"
+ACME, GLOBEX = TENANT, "acct_globex"
 CLOSED_SECONDS = 30.0
 
 
@@ -88,27 +86,6 @@ def shards(
                 yield made
 
 
-def psql(dsn: str, script: str | Path, *words: str, tenant: str = ACME) -> subprocess.CompletedProcess[str]:
-    """Run a script, a file's or as it is, in one transaction or in its own."""
-    given = [f"--file={script}"] if isinstance(script, Path) else ["--file=-"]
-    words = ("--no-psqlrc", "-q", "-v", "ON_ERROR_STOP=1", "-v", f"tenant={tenant}", *words)
-    return subprocess.run(
-        [find_programs().path("psql"), dsn, *words, *given],
-        input=script if isinstance(script, str) else None,
-        capture_output=True,
-        text=True,
-        timeout=60.0,
-        check=False,
-        env=environment(),
-    )
-
-
-def copied(source: Shard, to: Shard) -> str:
-    """Copy the tenant; answers what was complained of, nothing if it was copied."""
-    script = psql(source.dsn, SCRIPTS / "copy-tenant.sql", "-At")
-    return script.stderr or psql(to.dsn, script.stdout, "-1").stderr
-
-
 async def test_what_is_one_shards_is_not_the_others(shards: tuple[Shard, Shard], receiver: Receiver) -> None:
     one, two = shards
     acme, _ = one.settle(ACME, receiver.url("/ok/acme"))
@@ -136,9 +113,8 @@ async def test_a_tenant_is_moved_with_its_keys_and_secrets_and_both_shards_verif
     before = one.send(acme, "before").json()["receipt_id"]
     await one.installation.all_closed(1, CLOSED_SECONDS)
 
-    assert copied(one, two) == ""
-    left = psql(one.dsn, SCRIPTS / "leave-tenant.sql", "-1")
-    assert (left.returncode, left.stderr) == (0, "")
+    assert copy_tenant(one.dsn, two.dsn) == COPIED
+    assert leave_tenant(one.dsn) == ""
 
     assert one.send(acme, "after").status_code == 401
     moved = two.send(acme, "after")
@@ -159,8 +135,8 @@ async def test_a_tenant_that_is_still_owed_something_does_not_move(
     acme, _ = one.settle(ACME, receiver.url("/always500"))
     assert one.send(acme, "owed").status_code == 202
 
-    assert "still owed deliveries" in copied(one, two)
-    assert "still owed deliveries" in psql(one.dsn, SCRIPTS / "leave-tenant.sql", "-1").stderr
+    assert "still owed deliveries" in copy_tenant(one.dsn, two.dsn)
+    assert "still owed deliveries" in leave_tenant(one.dsn)
 
     assert (one.send(acme, "more").status_code, two.send(acme, "more").status_code) == (202, 401)
 
@@ -175,7 +151,7 @@ async def test_a_tenant_whose_source_has_a_name_that_is_taken_there_does_not_mov
     for shard, key in ((one, acme), (two, globex)):
         shard.make("/sources", key, {"name": "billing", "auth": ["hmac"]})
 
-    assert "sources_name" in copied(one, two)
+    assert "sources_name" in copy_tenant(one.dsn, two.dsn)
 
     assert one.send(acme, "stays").status_code == 202
     await one.installation.all_closed(1, CLOSED_SECONDS)
