@@ -1,20 +1,31 @@
-"""What hangs, refuses or has no address has its share of a dispatcher, and no more; what answers has the rest."""
+"""What hangs, refuses or has no address has its share of a dispatcher, and no more; what answers has the rest.
+
+All of it without a broker and with one, where nothing is owed before the broker serves.
+"""
 
 from __future__ import annotations
 
 import socket
 import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
+import pytest
+
+from relay.broker import Broker
 from relay.dispatcher import ClaimTuning
 from relay.dispatcher.lanes import FIRST_WINDOW
 from relay.domain.outcome import OutcomeClass
-from relay.domain.telemetry import AttemptsRecorded, ReceiptsClosed
+from relay.domain.telemetry import AttemptsRecorded, BrokerModeChanged, ReceiptsClosed
 from relay.sender import SendLimits
 from tests.store import bulk
 from tests.support.dispatching import RETRY, TUNING, House
 from tests.support.gate import Gate
+from tests.support.memory_broker import MemoryBroker, MemoryStream
 from tests.support.receiver import Receiver
 
 DEADLINE = 30.0
@@ -26,6 +37,20 @@ FEW = replace(TUNING, concurrency=PERMITS, drain_seconds=0.2)
 MANY = replace(
     TUNING, claim=ClaimTuning(batch=300, lease_seconds=60.0, poll_seconds=0.5), concurrency=512, drain_seconds=0.2
 )
+
+
+@pytest.fixture(params=["polling", "broker"])
+def broker(request: pytest.FixtureRequest, house: House) -> Broker | None:
+    return None if request.param == "polling" else MemoryBroker(MemoryStream(), consumer="one", emit=house.ear)
+
+
+@asynccontextmanager
+async def dispatching(house: House, broker: Broker | None, *arguments: Any, **how: Any) -> AsyncIterator[None]:
+    """A dispatcher that runs inside the block, and claims by way of its broker if it has one."""
+    async with house.dispatching(*arguments, broker=broker, **how):
+        await house.until(lambda: broker is None or bool(house.heard(BrokerModeChanged)))
+        yield
+        assert [told.active for told in house.heard(BrokerModeChanged)] == ([] if broker is None else [True])
 
 
 def closed(house: House) -> int:
@@ -51,14 +76,36 @@ def report(what: str, began: float, number: int) -> None:
     print(f"{what}: {(time.monotonic() - began) / number * 1000:.1f} ms each")  # noqa: T201 - to read
 
 
+async def delivered(house: House) -> Counter[UUID]:
+    """How many deliveries each endpoint has got, as recorded."""
+    async with house.database.connection() as connection:
+        rows = await connection.fetch("select endpoint_id from deliveries where status = 'delivered'")
+    return Counter(row[0] for row in rows)
+
+
+async def test_where_permits_are_scarce_every_endpoint_that_answers_has_its_share(
+    house: House, receiver: Receiver, broker: Broker | None
+) -> None:
+    """Eight endpoints that answer after a while want four times the permits that there are."""
+    lanes = [await house.endpoint(receiver.url("/slow?ms=50"), max_in_flight=16) for _ in range(8)]
+    tuning = replace(TUNING, concurrency=32, claim=replace(TUNING.claim, batch=32))
+    async with dispatching(house, broker, tuning):
+        await owe(house, 800, *lanes)
+        for number in (200, 400, 600):
+            await until_closed(house, number)
+            shares = await delivered(house)
+            assert 2 * min(shares[lane] for lane in lanes) >= max(shares.values()), shares
+
+
 async def test_an_endpoint_that_hangs_with_twenty_thousand_owed_keeps_its_first_window_and_no_more(
-    house: House, receiver: Receiver
+    house: House, receiver: Receiver, broker: Broker | None
 ) -> None:
     """Case C106."""
     async with Gate() as hanging:
-        await owe(house, 20_000, await house.endpoint(hanging.url, max_in_flight=64))
+        crowded = await house.endpoint(hanging.url, max_in_flight=64)
         healthy = await house.endpoint(receiver.url("/ok"))
-        async with house.dispatching(FEW, limits=PATIENT):
+        async with dispatching(house, broker, FEW, limits=PATIENT):
+            await owe(house, 20_000, crowded)
             await hanging.visits(FIRST_WINDOW, DEADLINE)
             began = time.monotonic()
             for number in range(50):
@@ -69,13 +116,15 @@ async def test_an_endpoint_that_hangs_with_twenty_thousand_owed_keeps_its_first_
         assert hanging.waiting == 0
 
 
-async def test_endpoints_in_doubt_share_half_of_the_permits(house: House, receiver: Receiver) -> None:
+async def test_endpoints_in_doubt_share_half_of_the_permits(
+    house: House, receiver: Receiver, broker: Broker | None
+) -> None:
     async with Gate() as hanging:
         in_doubt = [await house.endpoint(hanging.url, max_in_flight=64) for _ in range(PERMITS * 2)]
         await house.execute("update endpoint_state set answered_at = null")
         healthy = await house.endpoint(receiver.url("/ok"), max_in_flight=64)
-        await owe(house, 1_000, *in_doubt)
-        async with house.dispatching(FEW, limits=PATIENT):
+        async with dispatching(house, broker, FEW, limits=PATIENT):
+            await owe(house, 1_000, *in_doubt)
             await hanging.visits(PERMITS // 2, DEADLINE)
             await house.events(200, healthy)
             await until_closed(house, 200)
@@ -83,7 +132,9 @@ async def test_endpoints_in_doubt_share_half_of_the_permits(house: House, receiv
         assert hanging.waiting == 0
 
 
-async def test_a_hundred_dead_endpoints_hold_up_no_healthy_one(house: House, receiver: Receiver) -> None:
+async def test_a_hundred_dead_endpoints_hold_up_no_healthy_one(
+    house: House, receiver: Receiver, broker: Broker | None
+) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # nobody listens: connections are refused
         refused = f"http://127.0.0.1:{unused.getsockname()[1]}/"
@@ -91,8 +142,8 @@ async def test_a_hundred_dead_endpoints_hold_up_no_healthy_one(house: House, rec
             urls = [hanging.url] * 34 + [refused] * 33 + [f"http://dead-{number}.invalid/" for number in range(33)]
             dead = [await house.endpoint(url, max_in_flight=64) for url in urls]
             healthy = [await house.endpoint(receiver.url(f"/ok/{number}")) for number in range(10)]
-            await owe(house, 5_000, *dead)
-            async with house.dispatching(MANY, limits=PATIENT):
+            async with dispatching(house, broker, MANY, limits=PATIENT):
+                await owe(house, 5_000, *dead)
                 await hanging.visits(34 * FIRST_WINDOW, DEADLINE)
                 began = time.monotonic()
                 for number in range(20):
@@ -102,13 +153,15 @@ async def test_a_hundred_dead_endpoints_hold_up_no_healthy_one(house: House, rec
             assert hanging.waiting == 0, "what hangs got its first windows and no more"
 
 
-async def test_a_receiver_that_answers_429_over_and_over_is_charged_for_requests_alone(house: House) -> None:
+async def test_a_receiver_that_answers_429_over_and_over_is_charged_for_requests_alone(
+    house: House, broker: Broker | None
+) -> None:
     """Case C90: what waits behind the hold spends nothing, and so nothing dies although few attempts are allowed."""
     owed, refusals = 40, 12
     async with Gate() as gate:
         endpoint = await house.endpoint(gate.url, max_in_flight=1)
-        receipts = await house.events(owed, endpoint)
-        async with house.dispatching(retry=replace(RETRY, max_attempts=5)):
+        async with dispatching(house, broker, retry=replace(RETRY, max_attempts=5)):
+            receipts = await house.events(owed, endpoint)
             for number in range(owed + refusals):
                 (await gate.visit(DEADLINE)).answer(429 if number < refusals else 200)
             await until_closed(house, owed)
@@ -116,11 +169,11 @@ async def test_a_receiver_that_answers_429_over_and_over_is_charged_for_requests
 
 
 async def test_a_limit_that_holds_deliveries_back_many_times_spends_no_attempt(
-    house: House, receiver: Receiver
+    house: House, receiver: Receiver, broker: Broker | None
 ) -> None:
     """Case C90."""
     endpoint = await house.endpoint(receiver.url("/ok"), rate_per_second=20.0, burst=1)
-    receipts = await house.events(30, endpoint)
-    async with house.dispatching(retry=replace(RETRY, max_attempts=5)):
+    async with dispatching(house, broker, retry=replace(RETRY, max_attempts=5)):
+        receipts = await house.events(30, endpoint)
         await until_closed(house, 30)
     assert {(await house.delivery(receipt)).attempts for receipt in receipts} == {1}

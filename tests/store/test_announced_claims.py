@@ -13,7 +13,7 @@ from relay.domain.outcome import DeferralReason, OutcomeClass
 from relay.store import statements
 from relay.store.database import Database
 from relay.store.queue import FIRST_LANE, UNBOUNDED, Allowance
-from tests.store.world import WIDE, World, new_id
+from tests.store.world import WIDE, World, lanes_of, new_id
 
 
 async def pending(world: World, *lanes: UUID) -> list[UUID]:
@@ -85,6 +85,16 @@ async def test_tokens_are_paid_for_what_was_announced_and_the_rest_is_left_over(
     first = await world.claim(announced=announced)
     again = await world.claim(announced=list(first.left_over))
     assert (len(first.deliveries), again.deliveries, list(again.left_over)) == (2, (), announced[2:])
+
+
+async def test_what_was_announced_of_lanes_that_were_not_reached_is_left_over(world: World) -> None:
+    """A claim visits sixty-four open lanes, and a batch may be full before the last one of them."""
+    lanes = await world.add_endpoints(70)
+    await world.owe(1, *lanes)
+    announced = await pending(world, *lanes)
+    claim = await world.claim(announced=announced, batch=10)
+    assert lanes_of(claim.deliveries) == dict.fromkeys(sorted(lanes)[:10], 1)
+    assert set(claim.left_over) == set(announced) - {each.id for each in claim.deliveries}
 
 
 @pytest.mark.parametrize(

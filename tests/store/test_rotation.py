@@ -1,9 +1,11 @@
-"""Claims rotate: every lane gets its turn, whatever the others hold."""
+"""Claims rotate: every lane gets its turn, whatever the others hold, and whether or not deliveries are named by id."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import AsyncIterator
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -32,12 +34,24 @@ async def owe(world: World, rows: int, lanes: list[UUID], *, last_lanes_share: f
         await bulk.owe(connection, rows, lanes, last_lanes_share=last_lanes_share)
 
 
-async def claims(world: World, *, batch: int) -> AsyncIterator[Claim]:
+either_way = pytest.mark.parametrize("by_ids", [False, True], ids=["of everything", "of what was announced"])
+"""A claim of everything, and one of everything that is pending, by its ids."""
+
+
+async def one_claim(world: World, by_ids: bool, **how: Any) -> Claim:
+    """One claim, by the ids of all that is pending if so."""
+    if not by_ids:
+        return await world.claim(**how)
+    rows = await world.sql("select id from deliveries where status = 'pending'")
+    return await world.claim(announced=[row[0] for row in rows], **how)
+
+
+async def claims(world: World, *, batch: int, by_ids: bool = False) -> AsyncIterator[Claim]:
     """Claims, each going on where the last one ended, until a claim that saw every lane took nothing."""
-    claim = await world.claim(batch=batch)
+    claim = await one_claim(world, by_ids, batch=batch)
     while claim.deliveries or claim.resume_after != FIRST_LANE:
         yield claim
-        claim = await world.claim(after=claim.resume_after, batch=batch)
+        claim = await one_claim(world, by_ids, after=claim.resume_after, batch=batch)
 
 
 async def test_a_lane_with_ten_thousand_due_does_not_delay_ninety_nine_with_ten(world: World) -> None:
@@ -54,13 +68,20 @@ async def test_a_lane_with_ten_thousand_due_does_not_delay_ninety_nine_with_ten(
     assert claimed[crowded] <= 2 * 10
 
 
-@pytest.mark.parametrize("batch", [1, 7, 50, 64, 65, 100, 300, 1_000])
-@pytest.mark.parametrize("number", [3, 65, 100])
-async def test_every_lane_gets_its_turn_whatever_the_size_of_the_batch(world: World, batch: int, number: int) -> None:
+@pytest.mark.parametrize(
+    ("batch", "number", "by_ids"),
+    [
+        *itertools.product([1, 7, 50, 64, 65, 100, 300, 1_000], [3, 65, 100], [False]),
+        *[(7, 3, True), (50, 65, True), (100, 100, True)],
+    ],
+)
+async def test_every_lane_gets_its_turn_whatever_the_size_of_the_batch(
+    world: World, batch: int, number: int, by_ids: bool
+) -> None:
     lanes = await add_lanes(world, number)
     await owe(world, 3_000, lanes)
     claimed: Counter[UUID] = Counter()
-    async for claim in claims(world, batch=batch):
+    async for claim in claims(world, batch=batch, by_ids=by_ids):
         claimed.update(lanes_of(claim.deliveries))
         assert len(claim.deliveries) == batch
         if sum(claimed.values()) >= 10 * number or sum(claimed.values()) > 1_500:
@@ -69,49 +90,57 @@ async def test_every_lane_gets_its_turn_whatever_the_size_of_the_batch(world: Wo
     assert max(claimed[lane] for lane in lanes) - min(claimed[lane] for lane in lanes) <= 2 * a_turn
 
 
-async def test_a_batch_is_shared_equally_among_the_open_lanes(world: World) -> None:
+@either_way
+async def test_a_batch_is_shared_equally_among_the_open_lanes(world: World, by_ids: bool) -> None:
     lanes = await add_lanes(world, 4)
     await owe(world, 400, lanes)
-    assert lanes_of((await world.claim(batch=100)).deliveries) == dict.fromkeys(lanes, 25)
+    assert lanes_of((await one_claim(world, by_ids, batch=100)).deliveries) == dict.fromkeys(lanes, 25)
 
 
-async def test_a_full_batch_goes_on_behind_the_lane_that_filled_it(world: World) -> None:
+@either_way
+async def test_a_full_batch_goes_on_behind_the_lane_that_filled_it(world: World, by_ids: bool) -> None:
     lanes = await add_lanes(world, 10)
     await owe(world, 100, lanes)
-    claim = await world.claim(batch=3)
+    claim = await one_claim(world, by_ids, batch=3)
     assert lanes_of(claim.deliveries) == dict.fromkeys(lanes[:3], 1)
     assert claim.resume_after == lanes[2]
 
 
-async def test_a_claim_goes_on_around_the_end_of_the_lanes(world: World) -> None:
+@either_way
+async def test_a_claim_goes_on_around_the_end_of_the_lanes(world: World, by_ids: bool) -> None:
     lanes = await add_lanes(world, 4)
     await owe(world, 400, lanes)
-    claim = await world.claim(after=lanes[2], batch=3)
+    claim = await one_claim(world, by_ids, after=lanes[2], batch=3)
     assert lanes_of(claim.deliveries) == dict.fromkeys([lanes[3], lanes[0], lanes[1]], 1)
     assert (claim.resume_after, claim.came_around) == (lanes[1], True)
 
 
-async def test_a_claim_visits_the_lane_it_starts_behind_at_last(world: World) -> None:
+@either_way
+async def test_a_claim_visits_the_lane_it_starts_behind_at_last(world: World, by_ids: bool) -> None:
     lanes = await add_lanes(world, 4)
     await owe(world, 400, lanes)
-    claim = await world.claim(after=lanes[2], batch=8)
+    claim = await one_claim(world, by_ids, after=lanes[2], batch=8)
     assert lanes_of(claim.deliveries) == dict.fromkeys(lanes, 2)
 
 
-async def test_a_claim_that_has_seen_every_lane_says_so(world: World) -> None:
+@either_way
+async def test_a_claim_that_has_seen_every_lane_says_so(world: World, by_ids: bool) -> None:
     lanes = await add_lanes(world, 3)
     await owe(world, 3, lanes)
     for after in (FIRST_LANE, *lanes):
         await world.sql("update deliveries set status = 'pending', lease_token = null")
-        claim = await world.claim(after=after, batch=50)
+        claim = await one_claim(world, by_ids, after=after, batch=50)
         assert (len(claim.deliveries), claim.resume_after, claim.came_around) == (3, FIRST_LANE, True)
 
 
-async def test_a_claim_visits_sixty_four_open_lanes_and_the_next_one_goes_on_behind_them(world: World) -> None:
+@either_way
+async def test_a_claim_visits_sixty_four_open_lanes_and_the_next_one_goes_on_behind_them(
+    world: World, by_ids: bool
+) -> None:
     lanes = await add_lanes(world, OPEN_LANES + 10)
     await owe(world, 30 * len(lanes), lanes)
-    first = await world.claim(batch=10 * OPEN_LANES)
-    second = await world.claim(after=first.resume_after, batch=10 * OPEN_LANES)
+    first = await one_claim(world, by_ids, batch=10 * OPEN_LANES)
+    second = await one_claim(world, by_ids, after=first.resume_after, batch=10 * OPEN_LANES)
     assert set(lanes_of(first.deliveries)) == set(lanes[:OPEN_LANES])
     assert (first.resume_after, first.came_around) == (lanes[OPEN_LANES - 1], False)
     assert set(lanes_of(second.deliveries)) == set(lanes[OPEN_LANES:] + lanes[: OPEN_LANES - 10])

@@ -1,6 +1,6 @@
 """The claimer: takes what is due, a little ahead of what can be sent.
 
-Owns the cursor over the lanes and the pace. Which rows a claim takes is the store's statement; what is done with them
+Owns the cursors over the lanes and the pace. Which rows a claim takes is the store's statement; what is done with them
 `boarding`'s. Invariant: a claim is asked for only when a wake-up, a permit, a due time or the poll calls for one, so
 an idle dispatcher asks once per poll.
 """
@@ -81,7 +81,7 @@ class Claimer:
         self._tuning = tuning
         self._ambient = ambient
         self._emit = emit
-        self._after = FIRST_LANE
+        self._after = self._after_announced = FIRST_LANE
         self._empty_rounds = 0
         self._narrow_until = 0.0
 
@@ -105,6 +105,8 @@ class Claimer:
         if announced is None:
             self._after = claim.resume_after
             self._judge_pace(claim, asked_at)
+        else:
+            self._after_announced = claim.resume_after
         self._emit(LoopSucceeded(Loop.CLAIMER, len(claim.deliveries)))
         self._tell_closed(claim)
         if claim.deliveries:
@@ -153,7 +155,7 @@ class Claimer:
 
     async def _claim(self, announced: Sequence[UUID] | None) -> Claim:
         return await self._queue.claim_due(
-            after=self._after if announced is None else FIRST_LANE,
+            after=self._after if announced is None else self._after_announced,
             batch=max(1, min(self._tuning.batch, self.room)),
             token=self._token(),
             lease_seconds=self._tuning.lease_seconds,

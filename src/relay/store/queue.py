@@ -159,7 +159,7 @@ class Queue:
         into the queue late, and sees fewer lanes where many endpoints have nothing to get.
 
         Of the deliveries that are `announced`, if any list of them is given, no other is claimed: whichever of them is
-        due, as far as its lane gives anything now.
+        due, as far as its lane gives anything now, and no more than the lane's share of the batch.
         """
         async with self._claims.connection() as connection:
             session = connection.get_server_pid()
@@ -181,29 +181,7 @@ class Queue:
                 narrow,
                 announced,
             )
-        first = rows[0]
-        seen = Claim(
-            deliveries=(),
-            resume_after=first["last_endpoint"] or FIRST_LANE,
-            came_around=first["came_around"],
-            contended=first["contended"],
-            found_closed=tuple(
-                zip(first["closed_lanes"] or (), map(DeferralReason, first["closed_gates"] or ()), strict=True)
-            ),
-            doubtful=frozenset(first["doubtful_lanes"] or ()),
-            deferrals=first["deferrals"],
-            left_over=dict(zip(first["left_over"] or (), first["left_lanes"] or (), strict=True)),
-        )
-        if first["id"] is None:
-            return seen
-        return replace(
-            seen,
-            deliveries=tuple([_claimed(row, token) for row in rows]),
-            written_by=tuple([row[_WRITTEN_BY] for row in rows]),
-            event_ages=tuple([row[_EVENT_AGE] for row in rows]),
-            before_xid=first["before_xid"],
-            numbering=Numbering(first["timeline"], session),
-        )
+        return _claim(rows, token, session)
 
     async def record(self, attempts: Sequence[AttemptRecord]) -> Recorded:
         """Write attempts, move their deliveries, progress their receipts and teach their lanes, in one transaction.
@@ -315,6 +293,32 @@ class Queue:
                 allowance.doubtful,
             )
         return seconds
+
+
+def _claim(rows: Sequence[asyncpg.Record], token: UUID, session: int) -> Claim:
+    first = rows[0]
+    seen = Claim(
+        deliveries=(),
+        resume_after=first["last_endpoint"] or FIRST_LANE,
+        came_around=first["came_around"],
+        contended=first["contended"],
+        found_closed=tuple(
+            zip(first["closed_lanes"] or (), map(DeferralReason, first["closed_gates"] or ()), strict=True)
+        ),
+        doubtful=frozenset(first["doubtful_lanes"] or ()),
+        deferrals=first["deferrals"],
+        left_over=dict(zip(first["left_over"] or (), first["left_lanes"] or (), strict=True)),
+    )
+    if first["id"] is None:
+        return seen
+    return replace(
+        seen,
+        deliveries=tuple([_claimed(row, token) for row in rows]),
+        written_by=tuple([row[_WRITTEN_BY] for row in rows]),
+        event_ages=tuple([row[_EVENT_AGE] for row in rows]),
+        before_xid=first["before_xid"],
+        numbering=Numbering(first["timeline"], session),
+    )
 
 
 def _claimed(row: asyncpg.Record, token: UUID) -> ClaimedDelivery:

@@ -28,10 +28,11 @@
 -- from `looked_from` on: it passes over nothing that was taken before, and may miss what came late. A lane's state is
 -- looked for from `claimed_second` on, which spares it the versions that an old snapshot keeps.
 --
--- With `announced` (null: everything) only these deliveries are claimed, as far as their lanes give anything: lanes and
--- gates are as ever, but nothing else is looked at, and there is no rotation. `left_over` are those of them that are
--- still due and may be asked for again shortly, since their lane is only full, short of tokens, or in other hands, each
--- with its endpoint; whoever else was not given is not there to be claimed, or waits behind a gate that stays closed.
+-- With `announced` (null: everything) only these deliveries are claimed, as far as their lanes give anything: lanes,
+-- rotation, shares and gates are as ever, but nothing else is looked at. `left_over` are those of them that are still
+-- due and may be asked for again shortly, since their lane had its share or was not reached, is only full, short of
+-- tokens, or in other hands, each with its endpoint; whoever else was not given is not there to be claimed, or waits
+-- behind a gate that stays closed.
 --
 -- `written_by` is the transaction that made the delivery owed, its last 32 bits, in the numbers of the server's
 -- `timeline`, all of them before `before_xid`; `event_age` are the seconds since its event's append.
@@ -69,6 +70,11 @@ with recursive announced as materialized (
         union all
         (select a.endpoint_id, a.due_at, l.around from announced a
          where a.endpoint_id > l.endpoint_id and $15::uuid[] is not null
+           and a.endpoint_id <= case when l.around then $1::uuid else 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid end
+         order by a.endpoint_id limit 1)
+        union all
+        (select a.endpoint_id, a.due_at, true from announced a
+         where not l.around and a.endpoint_id <= $1::uuid and $15::uuid[] is not null
          order by a.endpoint_id limit 1)
         union all
         (select e.id, '-infinity'::timestamptz, true from endpoints e
@@ -144,7 +150,7 @@ with recursive announced as materialized (
         select q.id, q.due_at from (
             select p.id, p.due_at from announced a join deliveries p on p.id = a.id
             where a.endpoint_id = g.endpoint_id and p.status = 'pending' and p.due_at <= now()
-            order by a.due_at limit g.room
+            order by a.due_at limit least(g.room, s.share)
             for no key update of p skip locked
         ) q
     ) d
