@@ -173,6 +173,7 @@ def test_rules_that_were_changed_route_like_those_that_were_read_anew(before: by
     changed = RuleSet(1, had.values()).changed(2, has.values(), gone)
 
     anew = RuleSet(2, has.values())
+    assert changed._tenants.keys() == anew._tenants.keys()  # who has no rule left takes no place
     for tenant in TENANTS:
         assert set(changed.of(tenant)) == set(anew.of(tenant))
         for event_type in TYPES:

@@ -556,7 +556,7 @@ async def test_what_a_breaker_kept_waiting_is_not_late_when_it_has_recovered(wor
 
 
 async def lateness(world: World) -> float | None:
-    return await Health(world.database).lateness()
+    return (await Health(world.database).look_for_late()).late
 
 
 async def test_an_endpoint_tells_which_gate_is_closed_and_when_it_opens(world: World) -> None:

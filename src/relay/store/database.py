@@ -17,9 +17,10 @@ from __future__ import annotations
 import asyncio
 import math
 import weakref
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from enum import Enum
+from functools import partial
 from typing import Any, Literal
 
 import asyncpg
@@ -250,15 +251,8 @@ async def transaction(connection: Connection, *, one_moment: bool = False) -> As
     isolation: Literal["repeatable_read"] | None = "repeatable_read" if one_moment else None
     work = connection.transaction(isolation=isolation, readonly=one_moment)
     await work.start()
-    try:
-        with _thrown_away_if_cut_off(connection):
-            yield
-    except (asyncio.CancelledError, TimeoutError):
-        raise
-    except BaseException:
-        if not _is_gone(connection):
-            await work.rollback()
-        raise
+    async with _rolled_back_if_raised(connection, work.rollback):
+        yield
     await work.commit()
 
 
@@ -272,6 +266,17 @@ async def _told_transaction(connection: Connection, told: str) -> AsyncIterator[
         await connection.execute(f"{TAKES_WRITES}; {told}")
     except IS_STANDBY as fault:
         raise faults.CannotWrite("the database cannot write: it is a standby") from fault
+    async with _rolled_back_if_raised(connection, partial(connection.execute, "rollback")):
+        yield
+    if await connection.execute("commit") != "COMMIT":
+        raise RuntimeError("a statement failed, and the block went on as if its transaction could still be committed")
+
+
+@asynccontextmanager
+async def _rolled_back_if_raised(
+    connection: Connection, roll_back: Callable[[], Awaitable[object]]
+) -> AsyncIterator[None]:
+    """What a transaction's block may do to it: whoever was cut off waits for no answer of a server that may hang."""
     try:
         with _thrown_away_if_cut_off(connection):
             yield
@@ -279,10 +284,8 @@ async def _told_transaction(connection: Connection, told: str) -> AsyncIterator[
         raise
     except BaseException:
         if not _is_gone(connection):
-            await connection.execute("rollback")
+            await roll_back()
         raise
-    if await connection.execute("commit") != "COMMIT":
-        raise RuntimeError("a statement failed, and the block went on as if its transaction could still be committed")
 
 
 async def bound_lock_waits(connection: Connection) -> None:

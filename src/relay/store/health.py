@@ -185,13 +185,8 @@ class Health:
             seconds: float | None = await connection.fetchval(statements.text("last_heartbeat"), kind)
         return seconds
 
-    async def lateness(self) -> float | None:
-        """Seconds by which the earliest delivery is late (negative: not due yet), None if no open lane has any."""
-        async with self._database.connection() as connection:
-            return await _lateness(connection)
-
     async def look_for_late(self, after: UUID = FIRST_LANE) -> LateLook:
-        """The same of some thousand lanes with something pending behind that one."""
+        """How late the earliest delivery is of some thousand lanes with something pending behind that one."""
         async with self._database.connection() as connection:
             return await _look_for_late(connection, after)
 
@@ -245,7 +240,8 @@ class Health:
         return made
 
 
-async def _lateness(connection: Connection, within: float | None = None) -> float | None:
+async def _lateness(connection: Connection, within: float) -> float | None:
+    """Of all lanes, each look `within` seconds."""
     found: list[float] = []
     after: UUID | None = FIRST_LANE
     while after is not None:
