@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ import pytest
 from relay.broker import Broker, BrokerUnavailable, Message
 from relay.dispatcher import consumer as consuming
 from relay.domain.outcome import HandBackReason
-from relay.domain.telemetry import AttemptsRecorded, BrokerModeChanged, DeliveriesHandedBack, LoopCrashed
+from relay.domain.telemetry import AttemptsRecorded, BrokerModeChanged, DeliveriesHandedBack, Loop, LoopCrashed
 from relay.store import announcing
 from relay.store.journal import Journal
 from relay.store.queue import Claim, Queue
@@ -359,6 +359,60 @@ async def test_a_broker_that_answers_and_does_not_serve_is_tried_more_and_more_s
         await house.until(lambda: len(attempted(house)) == 20)
         await house.until(lambda: modes(house).count(False) == 5)
     assert time.monotonic() - began > 0.05 * (1 + 2 + 4 + 8)
+
+
+class Odd(MemoryBroker):
+    """Answers what nobody can read: its first trial, or its first read."""
+
+    odd_trial = odd_read = False
+
+    async def receive(self, *, count: int, wait_seconds: float) -> Sequence[Message]:
+        if self.odd_read if wait_seconds else self.odd_trial:
+            self.odd_read = self.odd_trial = False
+            raise ValueError("not enough values to unpack")
+        return await super().receive(count=count, wait_seconds=wait_seconds)
+
+
+@pytest.mark.parametrize("odd", ["odd_trial", "odd_read"])
+async def test_a_bug_in_a_transport_ends_its_loop_which_is_told_and_begun_anew(
+    house: House, receiver: Receiver, stream: MemoryStream, odd: str
+) -> None:
+    endpoint, broker = await house.endpoint(receiver.url("/ok")), Odd(stream, consumer="odd", emit=house.ear)
+    setattr(broker, odd, True)
+    async with house.dispatching(broker=broker):
+        await house.until(lambda: bool(house.heard(LoopCrashed)))
+        await until_asked(stream, "receive", 2)
+        await house.events(20, endpoint)
+        await house.until(lambda: len(attempted(house)) == 20)
+    assert [(type(told.error), told.loop) for told in house.heard(LoopCrashed)] == [(ValueError, Loop.CLAIMER)]
+    assert modes(house)[-1:] == [True]
+
+
+async def test_what_is_taken_over_from_others_stays_within_the_bound_of_what_is_held(
+    house: House, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three hundred messages of a dead consumer name a lane that is full here; one process keeps some of them."""
+    for name, value in {"RECLAIM_EVERY_SECONDS": 0.05, "RECLAIM_IDLE_SECONDS": 0.0, "MOST_HELD": 120}.items():
+        monkeypatch.setattr(consuming, name, value)
+    most: list[int] = []
+    take = consuming.Held.take
+
+    def noting(held: consuming.Held, messages: Iterable[Message]) -> None:
+        take(held, messages)
+        most.append(len(held))
+
+    monkeypatch.setattr(consuming.Held, "take", noting)
+    async with Gate() as gate:
+        endpoint = await house.endpoint(gate.url, max_in_flight=1)
+        dead = consumer(house, stream, "dead")
+        await house.events(300, endpoint)
+        owed = [row[0] for row in await rows(house, "select id from deliveries")]
+        await dead.announce([[delivery] for delivery in owed])
+        await dead.receive(count=300, wait_seconds=0)
+        async with house.dispatching(replace(TUNING, drain_seconds=0.1), broker=consumer(house, stream)):
+            await gate.visits(1, 10)
+            await until_asked(stream, "reclaim", 20)
+    assert 100 < max(most) <= 120 + consuming.RECLAIM_MESSAGES
 
 
 async def test_lanes_by_the_hundred_are_announced_in_rotation(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Alarm:
-    """Rings once for any number of reasons; `expect` sets it for later, the earliest time counts. Whatever it is told$
+    """Rings once for any number of reasons; `expect` sets it for later, the earliest time counts. Whatever it is told
     is told to the one that it is given `also`."""
 
     def __init__(self, monotonic: Callable[[], float], *, also: Alarm | None = None) -> None:

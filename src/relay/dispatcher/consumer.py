@@ -2,8 +2,9 @@
 
 Owns what was read and not acknowledged, and the way to polling and back. A message is not ownership, the lease is: each
 delivery is claimed by its id, through every gate, and a lost claim is dropped. Invariants: a message is acknowledged
-once nothing of it is left to claim, after the claim has committed; no more is read than there are permits for; without
-a broker, or without a word from it for the sweep's time, deliveries are looked for as if there were none.
+once nothing of it is left to claim, after the claim has committed; no more is read than there are permits for (what
+stalled elsewhere is taken over up to `MOST_HELD`); without a broker, or without a word from it for the sweep's time,
+deliveries are looked for as if there were none.
 
 What is left over since its lane is full here is kept, and asked for again when something has landed. It counts for
 nothing in what may be read: a full lane keeps nothing from the others. Past `MOST_HELD` deliveries the oldest messages
@@ -154,8 +155,15 @@ class Consumer:
     async def _poll(self) -> None:
         """Claim what is due, as without a broker, until that serves."""
         probing = asyncio.ensure_future(self._probe())
+        probing.add_done_callback(lambda _: self._alarm.ring())
+
+        def goes_on() -> bool:
+            if probing.done():
+                probing.result()  # a bug there ends this loop: nobody else would ever look for the broker again
+            return not self._mode.is_active
+
         try:
-            await self._claimer.run(lambda: not self._mode.is_active)
+            await self._claimer.run(goes_on)
         finally:
             await _ended(probing)
 
@@ -191,9 +199,9 @@ class Consumer:
             self._patience = PROBE_SECONDS if has_served else _longer(self._patience)
             self._mode.lost(Loop.CLAIMER, str(fault))
         finally:
-            if self._receiving is not None:
-                await _ended(self._receiving)
-                self._receiving = None
+            receiving, self._receiving = self._receiving, None
+            if receiving is not None:
+                await _ended(receiving)
         # it is pending still, and reclaimed when the broker is there again; until then it is polled for
         self._held.give_up()
 
@@ -201,10 +209,7 @@ class Consumer:
         """Wait for a message, or for something that lets what is left over be asked for again."""
         now = self._ambient.monotonic()
         if now - self._reclaimed_at >= RECLAIM_EVERY_SECONDS:
-            stalled = await self._broker.reclaim(idle_seconds=RECLAIM_IDLE_SECONDS, count=RECLAIM_MESSAGES)
-            self._held.take(stalled)
-            if len(stalled) < RECLAIM_MESSAGES:  # else there are more, and the next read looks for them
-                self._reclaimed_at = now
+            await self._reclaim(now)
         receiving = self._receive()
         await self._await_word(receiving, now)
         if receiving.done():
@@ -214,6 +219,15 @@ class Consumer:
             if messages:
                 self._heard_at = self._ambient.monotonic()
             self._emit(LoopSucceeded(Loop.CLAIMER))
+
+    async def _reclaim(self, now: float) -> None:
+        """Take over what stalled."""
+        stalled = await self._broker.reclaim(idle_seconds=RECLAIM_IDLE_SECONDS, count=RECLAIM_MESSAGES)
+        self._held.take(stalled)
+        is_full = len(self._held) >= MOST_HELD
+        self._held.let_go(MOST_HELD)
+        if is_full or len(stalled) < RECLAIM_MESSAGES:  # else there are more, and the next read looks for them
+            self._reclaimed_at = now
 
     async def _await_word(self, receiving: asyncio.Task[Sequence[Message]], now: float) -> None:
         if self._held.fresh():
@@ -225,8 +239,10 @@ class Consumer:
         has_room = any(lanes.has_room(endpoint) for _, endpoint in self._held.left_over())
         again_at = self._again_at if has_room else self._all_again_at
         ringing = asyncio.ensure_future(self._alarm.wait(max(again_at - now, PACE_SECONDS)))
-        await asyncio.wait([receiving, ringing], return_when=asyncio.FIRST_COMPLETED)
-        await _ended(ringing)
+        try:
+            await asyncio.wait([receiving, ringing], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _ended(ringing)
 
     def _askable(self, now: float) -> list[UUID]:
         """What to ask for: what was just read, and of what is left over that whose lane has room here."""
@@ -273,8 +289,10 @@ def _longer(patience: float) -> float:
 
 
 async def _ended(task: asyncio.Future[object] | asyncio.Task[Sequence[Message]] | asyncio.Task[None]) -> None:
-    """Return when the task has ended, whatever of; its error is not missed."""
+    """Return when the task has ended. Raises what ended it, unless that was this, or a broker that did not serve: of
+    that, the next who asks is told."""
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():
-        task.exception()
+        with contextlib.suppress(BrokerUnavailable):
+            task.result()
