@@ -84,12 +84,29 @@ def test_a_lane_is_forgotten_once_a_look_has_passed_it_in_vain(after: UUID, resu
     assert memory.size == left
 
 
+def in_doubt(number: int) -> list[ReadyLane]:
+    """So many lanes that did not answer last time, with one row each."""
+    return [
+        dataclasses.replace(lane(1, 100_000 + each, endpoint=UUID(int=100_000 + each)), is_doubtful=True)
+        for each in range(number)
+    ]
+
+
 def test_no_more_is_announced_and_not_claimed_than_there_may_be() -> None:
     memory = Announced(most=10)
     lanes = [lane(8, 100 * number, endpoint=UUID(int=number)) for number in range(1, 40)]
     for now in range(50):
-        memory.news(look(*lanes), float(now))
+        memory.news(look(*lanes, *in_doubt(20)), float(now))
     assert memory.size == 10
+
+
+def test_lanes_that_come_to_doubt_with_what_they_had_leave_no_more_to_be_announced() -> None:
+    memory = Announced(most=100)
+    lanes = [lane(1, number, endpoint=UUID(int=number)) for number in range(1, 91)]
+    memory.news(look(*lanes), 0.0)
+    doubtful = [dataclasses.replace(each, is_doubtful=True) for each in lanes]
+    assert len(memory.news(look(*doubtful, lane(500, 1_000, endpoint=UUID(int=1_000))), 1.0)) == 10
+    assert memory.size == 100
 
 
 def test_no_number_of_deep_lanes_keeps_one_from_its_first_word() -> None:
@@ -99,6 +116,30 @@ def test_no_number_of_deep_lanes_keeps_one_from_its_first_word() -> None:
         memory.news(look(*deep), float(now))
     fresh = lane(1, 9_000, endpoint=LAST)
     assert memory.news(look(*deep, fresh), 60.0) == ids(1, 9_000)
+
+
+def test_no_number_of_lanes_in_doubt_leaves_one_that_answers_less() -> None:
+    memory, alone = Announced(most=1_000), Announced(most=1_000)
+    for now in range(5):
+        memory.news(look(*in_doubt(6_000)), float(now))
+    healthy = lane(300, endpoint=LAST)
+    assert memory.news(look(*in_doubt(6_000), healthy), 6.0) == alone.news(look(healthy), 6.0)
+
+
+@pytest.mark.parametrize("is_doubtful", [False, True], ids=["that answer", "in doubt"])
+@pytest.mark.parametrize("count", [1, 30], ids=["of one row", "deep"])
+def test_where_lanes_are_more_than_places_each_has_its_turn(is_doubtful: bool, count: int) -> None:
+    """Whatever is announced is claimed before the next look, and something else is due in its stead."""
+    memory, told = Announced(most=100), dict.fromkeys(range(1, 151), 0)
+    for now in range(41):
+        lanes = []
+        for number, announced in told.items():
+            ready = lane(count, 10_000 * number + announced, endpoint=UUID(int=number))
+            lanes.append(dataclasses.replace(ready, is_doubtful=is_doubtful))
+        for delivery in memory.news(look(*lanes), float(now)):
+            told[delivery.int // 10_000] += 1
+    assert min(told.values()) > 0
+    assert count > 1 or max(told.values()) - min(told.values()) <= 1
 
 
 def test_a_lane_that_gives_less_by_now_is_not_told_of_more() -> None:

@@ -88,7 +88,7 @@ async def test_a_lane_in_doubt_has_one_ready(world: World, lead: Leadership) -> 
     (lane,) = await world.add_endpoints(1)
     await world.owe(3, lane)
     await world.sql("update endpoint_state set answered_at = null")
-    assert await seen(lead) == {lane: 1}
+    assert [(each.is_doubtful, len(each.rows)) for each in (await look(lead)).lanes] == [(True, 1)]
 
 
 async def test_a_lane_with_a_rate_has_no_more_ready_than_tokens(world: World, lead: Leadership) -> None:
@@ -138,3 +138,12 @@ async def test_lanes_by_the_hundred_are_seen_part_by_part(world: World, lead: Le
     second = await look(lead, first.resume_after)
     assert (len(first.lanes), len(second.lanes)) == (announcing.MOST_OPEN_LANES, 6)
     assert (first.resume_after, second.resume_after) == (first.lanes[-1].endpoint_id, FIRST_LANE)
+
+
+async def test_lanes_in_doubt_do_not_count_among_the_open_ones_of_a_look(world: World, lead: Leadership) -> None:
+    """However many hang, a round of looks is as few as for closed ones."""
+    lanes = await world.add_endpoints(announcing.MOST_OPEN_LANES + 6)
+    await world.owe(1, *lanes)
+    await world.sql("update endpoint_state set answered_at = null where endpoint_id <> $1", lanes[-1])
+    seen_now = await look(lead)
+    assert ([len(each.rows) for each in seen_now.lanes], seen_now.resume_after) == ([1] * len(lanes), FIRST_LANE)

@@ -24,7 +24,7 @@ SILENT_SECONDS = 5.0
 """After how long without a word from its holder the lock is free. Whoever leads speaks more often."""
 
 MOST_LANES, MOST_OPEN_LANES = 512, 64
-"""What one look sees at the most, as the statement says."""
+"""What one look sees at the most, in all and of those that are open and not in doubt, as the statement says."""
 
 Row = tuple[UUID, datetime | None]
 """A delivery and when it was last claimed: one that was claimed since is another one to whoever announces."""
@@ -33,11 +33,12 @@ Row = tuple[UUID, datetime | None]
 @dataclass(frozen=True, slots=True)
 class ReadyLane:
     """One lane: what of it may be claimed now, first due first, nothing where it is closed; `closings` is another text
-    once the lane has been closed."""
+    once the lane has been closed. One that `is_doubtful` did not answer last time, or not for long."""
 
     endpoint_id: UUID
     closings: str | None
     rows: tuple[Row, ...]
+    is_doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ class Leadership:
         rows = await self._connection.fetch(
             statements.text("find_ready"), after, most_of_a_lane, self._gates.breaker is not None
         )
-        is_cut = len(rows) >= MOST_LANES or sum(row["room"] > 0 for row in rows) >= MOST_OPEN_LANES
+        opens = sum(row["room"] > 0 and not row["doubtful"] for row in rows)
+        is_cut = len(rows) >= MOST_LANES or opens >= MOST_OPEN_LANES
         return Look(
             after=after,
             lanes=tuple(
@@ -71,6 +73,7 @@ class Leadership:
                     row["endpoint_id"],
                     row["closings"],
                     tuple(zip(row["deliveries"] or (), row["claims"] or (), strict=True)),
+                    row["doubtful"],
                 )
                 for row in rows
             ),
