@@ -9,6 +9,7 @@ from itertools import count
 import pytest
 
 from relay.store.database import Database
+from relay.store.health import Health
 from tests.store.world import World
 from tests.support.database import Server
 
@@ -19,6 +20,20 @@ _numbers = count(1)
 def world(database: Database) -> World:
     """A migrated database and everything that the store does with it."""
     return World.over(database)
+
+
+@pytest.fixture
+def health(world: World) -> Health:
+    """What processes tell each other by that database."""
+    return Health(world.database)
+
+
+@pytest.fixture
+async def other(database_dsn: str) -> AsyncIterator[Health]:
+    """The same as another process sees it."""
+    database = await Database.connect(database_dsn, name="other", size=2)
+    yield Health(database)
+    await database.close()
 
 
 @pytest.fixture
