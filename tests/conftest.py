@@ -30,7 +30,7 @@ from hypothesis import settings
 
 from tests.support.run import Run
 
-pytest_plugins = ["tests.support.database", "tests.support.cluster"]
+pytest_plugins = ["tests.support.database", "tests.support.cluster", "tests.support.pgbouncer"]
 
 MISSING_TOOL = "missing tool"
 CI = os.environ.get("CI") == "true"

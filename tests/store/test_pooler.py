@@ -14,22 +14,17 @@ from relay.store.faults import CannotWrite, StoreUnavailable
 from relay.store.timelines import noted
 from tests.support.cluster import Cluster
 from tests.support.installation import eventually
-from tests.support.pgbouncer import PgBouncer, Program, find_program
+from tests.support.pgbouncer import PgBouncer, Program
 
 DEADLINE = 30.0
 CONNECTIONS = 2
 CLIENTS = 8
 
 
-@pytest.fixture(scope="session")
-def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    return find_program(request.config, tmp_path_factory)
-
-
 @pytest.fixture
-def pooler(program: Program, database_dsn: str, tmp_path: Path) -> Iterator[PgBouncer]:
+def pooler(pgbouncer_program: Program, database_dsn: str, tmp_path: Path) -> Iterator[PgBouncer]:
     """A PgBouncer before the test's database, with fewer connections than clients."""
-    with PgBouncer(program, tmp_path / "pgbouncer", database_dsn, connections=CONNECTIONS) as running:
+    with PgBouncer(pgbouncer_program, tmp_path / "pgbouncer", database_dsn, connections=CONNECTIONS) as running:
         yield running
 
 
@@ -181,12 +176,12 @@ async def test_a_pooler_that_is_away_is_a_database_that_is_away_until_it_is_back
 
 
 async def test_a_pooler_before_a_standby_is_refused_and_so_is_a_server_that_became_one(
-    program: Program, cluster: Cluster, cluster_database: str, tmp_path: Path
+    pgbouncer_program: Program, cluster: Cluster, cluster_database: str, tmp_path: Path
 ) -> None:
     """A pooler keeps its clients' connections whatever becomes of the server behind it."""
     primary = cluster.dsn(cluster_database, only=cluster.primary)
     standby = cluster.dsn(cluster_database, only=cluster.standbys[0])
-    with PgBouncer(program, tmp_path / "pgbouncer", primary) as pooler:
+    with PgBouncer(pgbouncer_program, tmp_path / "pgbouncer", primary) as pooler:
         pooled = await Database.connect(pooler.dsn, name="relay-tests", size=1, pooled=True)
         pooler.lead_to(standby)
         pooler.reload()
@@ -205,14 +200,14 @@ async def test_a_pooler_before_a_standby_is_refused_and_so_is_a_server_that_beca
 
 
 async def test_of_several_poolers_the_one_is_taken_whose_server_takes_writes(
-    program: Program, cluster: Cluster, cluster_database: str, tmp_path: Path
+    pgbouncer_program: Program, cluster: Cluster, cluster_database: str, tmp_path: Path
 ) -> None:
     """One beside each server: after a failover the next connection goes to another of them."""
     primary = cluster.dsn(cluster_database, only=cluster.primary)
     standby = cluster.dsn(cluster_database, only=cluster.standbys[0])
     with (
-        PgBouncer(program, tmp_path / "first", standby) as first,
-        PgBouncer(program, tmp_path / "second", primary) as second,
+        PgBouncer(pgbouncer_program, tmp_path / "first", standby) as first,
+        PgBouncer(pgbouncer_program, tmp_path / "second", primary) as second,
     ):
         login, _, place = second.dsn.rpartition("@")
         both = f"{login}@{first.dsn.rpartition('@')[2].partition('/')[0]},{place}"

@@ -46,12 +46,7 @@ async def test_a_key_that_is_being_pruned_can_be_bound_anew(world: World) -> Non
     async with world.database.transaction() as connection:
         assert await Retention(only(connection)).prune_idempotency_keys(batch=10) == 1
         append = asyncio.create_task(world.append(event(key=named("K"))))
-        waiting = (
-            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-        )
-        async with asyncio.timeout(20):
-            while await world.value(waiting) == 0:
-                pass
+        await world.until_blocked(append)
     async with asyncio.timeout(20):
         (answer,) = await append
     assert answer.result is AppendResult.APPENDED

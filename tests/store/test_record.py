@@ -465,20 +465,12 @@ async def test_a_recorder_waits_for_who_holds_a_delivery_and_then_sees_what_beca
             "update deliveries set status = 'pending', lease_token = null, lease_until = null where id = $1", claimed.id
         )
         late = asyncio.create_task(other.record(attempt(claimed)))
-        await waits_for_a_lock(world)
+        await world.until_blocked(late)
     async with asyncio.timeout(10):
         assert (await late).lost == {(claimed.id, claimed.lease_token)}
     for worker in (other, unused):
         await worker.database.close()
     assert await world.statuses() == {"pending": 1}
-
-
-async def waits_for_a_lock(world: World) -> None:
-    """Return when some session of this database waits for another's lock."""
-    waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    async with asyncio.timeout(10):
-        while await world.value(waiting) == 0:
-            pass
 
 
 async def test_a_claimed_delivery_that_nobody_knows_is_lost(world: World) -> None:

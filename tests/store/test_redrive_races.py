@@ -142,14 +142,6 @@ async def deliver_all(world: World) -> None:
         await world.record(*(attempt(each) for each in claimed))
 
 
-async def waits_or_ends(world: World, task: asyncio.Task[None]) -> None:
-    """Return when the task waits for another session's lock, or has come to its end."""
-    waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    async with asyncio.timeout(20):
-        while not task.done() and await world.value(waiting) == 0:
-            pass
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     list(dict.fromkeys((*product(CHANGES, OTHERS), *product(OTHERS, CHANGES)))),
@@ -168,7 +160,7 @@ async def test_whoever_comes_first_the_counts_are_true_and_all_that_is_owed_can_
     async with world.database.transaction() as connection:
         await first(World.over(only(connection)), scene)
         task = asyncio.create_task(later())
-        await waits_or_ends(world, task)
+        await world.until_blocked(task)
     async with asyncio.timeout(20):
         await task
     await counts_are_true(world)
@@ -183,7 +175,7 @@ async def test_two_redrives_of_one_receipt_send_it_again_once(world: World) -> N
     async with world.database.transaction() as connection:
         await redrive_all(World.over(only(connection)), scene)
         task = asyncio.create_task(redrive_all(world, scene))
-        await waits_or_ends(world, task)
+        await world.until_blocked(task)
     async with asyncio.timeout(20):
         await task
     assert await world.value("select max(generation) from deliveries") == before + 1

@@ -47,14 +47,6 @@ def numbers(found: Reencrypted) -> tuple[int, tuple[User, ...], int, int]:
     return found.sealed_anew, found.unreadable, found.unused, found.lost
 
 
-async def until_somebody_waits(world: World) -> None:
-    """Return when a statement waits for a lock."""
-    waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    async with asyncio.timeout(10):
-        while not await world.value(waiting):
-            pass
-
-
 async def stored(world: World) -> dict[UUID, bytes]:
     return {row["id"]: row["ciphertext"] for row in await world.sql("select id, ciphertext from secrets")}
 
@@ -172,7 +164,7 @@ async def test_a_key_is_not_retired_while_something_is_being_sealed_under_it(old
     async with database.transaction() as connection:
         await connection.fetch("select from key_marks where key_id = $1 for share", OF_OLD.newest)
         retiring = asyncio.create_task(store.retire((), ()))
-        await until_somebody_waits(old)
+        await old.until_blocked(retiring)
         await connection.execute(
             "insert into secrets (id, ciphertext, key_id) values ($1, $2, $3)",
             new_id(), OF_OLD.seal(Secret("x")), OF_OLD.newest,

@@ -26,7 +26,6 @@ from tests.support.days import age, make_day
 
 DELIVERED, DEAD, ATTEMPTS = 30.0, 90.0, 30.0
 LONG_READ = "select count(*) from journal"
-WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
 
 @pytest.fixture
@@ -181,9 +180,7 @@ async def test_a_dead_letter_that_is_being_sent_again_does_not_expire(world: Wor
     async with world.database.transaction() as connection:
         assert await Redrive(connection, TENANT, os.urandom).delivery(delivery) is not None
         expiring = asyncio.create_task(expired())
-        async with asyncio.timeout(20):
-            while await world.value(WAITING) == 0:
-                pass
+        await world.until_blocked(expiring)
     assert await expiring == (0, 0, 0)
     assert (await world.claim_one()).receipt_id == receipt
     assert await is_right(world)
@@ -466,9 +463,7 @@ async def test_what_was_sent_again_after_the_first_look_at_its_day_is_seen_in_th
     async with world.database.transaction() as holding:
         await holding.execute("lock table pruned_ranges in share mode")
         pruning = asyncio.create_task(pruned())
-        async with asyncio.timeout(20):
-            while await world.value(WAITING) == 0:
-                pass
+        await world.until_blocked(pruning)
         async with world.database.transaction() as connection:
             assert await Redrive(connection, TENANT, os.urandom).delivery(delivery) is not None
     with pytest.raises(StoreBusy, match="is owed again"):

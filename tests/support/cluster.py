@@ -19,10 +19,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-import asyncpg
 import pytest
 
 from relay.embedded import EmbeddedServer
@@ -38,6 +36,7 @@ from relay.store.database import Database
 from relay.store.migrate import migrate
 from tests.support.installation import NotInTime, children, eventually, kill
 from tests.support.postgres import throwaway_folder
+from tests.support.servers import DATABASE, Servers
 
 NAMES = ("r1", "r2", "r3")
 DEADLINE = 60.0
@@ -57,7 +56,7 @@ _TEMPLATE = "relay_template"
 _IPC_RMID = 0
 
 
-class Cluster:
+class Cluster(Servers):
     """Three servers in a folder, of which `primary` takes writes. Made by `three_servers`."""
 
     def __init__(self, folder: Path) -> None:
@@ -85,22 +84,10 @@ class Cluster:
         login = f"{OWNER}:{self._credentials.owner.expose()}"
         return f"postgresql://{login}@/{database}?host={hosts}&port={PORT}&target_session_attrs=read-write"
 
-    def superuser_dsn(self, name: str, database: str = SUPERUSER) -> str:
+    def superuser_dsn(self, name: str, database: str = DATABASE) -> str:
         """The address of one server alone, for its superuser."""
         parts = urlsplit(self._credentials.url(self._sockets(name), superuser=True))
         return urlunsplit(parts._replace(path=f"/{database}"))
-
-    async def fetch(self, name: str, sql: str, *arguments: object) -> list[asyncpg.Record]:
-        """Run one statement on one server as its superuser, outside of a transaction."""
-        connection = await asyncpg.connect(self.superuser_dsn(name), timeout=DEADLINE)
-        try:
-            return list(await connection.fetch(sql, *arguments, timeout=DEADLINE))
-        finally:
-            connection.terminate()
-
-    async def value(self, name: str, sql: str, *arguments: object) -> Any:
-        """The first column of the first row."""
-        return (await self.fetch(name, sql, *arguments))[0][0]
 
     async def alter_system(self, on: str | None = None, **settings: str | None) -> None:
         """Set settings of a server, the primary if none is named; None takes back what was set. They are in force for

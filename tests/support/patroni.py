@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import asyncpg
 import httpx
 import pytest
 
@@ -36,6 +35,7 @@ from tests.support.installation import LOOPBACK, NotInTime, children, eventually
 from tests.support.npm import kept_folder
 from tests.support.postgres import throwaway_folder
 from tests.support.prometheus import read_yaml
+from tests.support.servers import DATABASE, Servers
 
 ROOT = Path(__file__).parents[2]
 OPS = ROOT / "ops" / "patroni"
@@ -81,7 +81,7 @@ def find_runner() -> Runner:
     return Runner(current_account(), find_programs(), Way.AS_WE_ARE)
 
 
-class Patroni:
+class Patroni(Servers):
     """The three nodes and their etcd, in a folder. Made by `patroni_nodes`."""
 
     def __init__(self, folder: Path, tools: Tools) -> None:
@@ -101,7 +101,7 @@ class Patroni:
         hosts = ",".join(f"{LOOPBACK}:{self._postgres[name]}" for name in NAMES)
         return f"postgresql://{ROLE}:{quote(PASSWORD)}@{hosts}/{database}?target_session_attrs=read-write"
 
-    def superuser_dsn(self, name: str, database: str = "postgres") -> str:
+    def superuser_dsn(self, name: str, database: str = DATABASE) -> str:
         """The address of one node for its superuser."""
         return f"postgresql://{SUPERUSER}:{quote(PASSWORD)}@{LOOPBACK}:{self._postgres[name]}/{database}"
 
@@ -110,18 +110,6 @@ class Patroni:
         return self._postgres[name]
 
     # ---- questions ----
-
-    async def fetch(self, name: str, sql: str, *arguments: object, database: str = "postgres") -> list[asyncpg.Record]:
-        """Run one statement on one node as its superuser, outside of a transaction."""
-        connection = await asyncpg.connect(self.superuser_dsn(name, database), timeout=DEADLINE)
-        try:
-            return list(await connection.fetch(sql, *arguments, timeout=DEADLINE))
-        finally:
-            connection.terminate()
-
-    async def value(self, name: str, sql: str, *arguments: object) -> Any:
-        """The first column of the first row."""
-        return (await self.fetch(name, sql, *arguments))[0][0]
 
     async def ask(self, name: str, path: str) -> httpx.Response | None:
         """What a node's Patroni answers, None if nothing."""

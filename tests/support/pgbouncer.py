@@ -41,12 +41,13 @@ class Program:
     libraries: Path | None
 
 
-def find_program(config: pytest.Config, factory: pytest.TempPathFactory) -> Program:
+@pytest.fixture(scope="session")
+def pgbouncer_program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
     """PgBouncer, fetched if need be. Skips the test where it cannot be had."""
     for own in (shutil.which("pgbouncer"), "/usr/sbin/pgbouncer"):
         if own is not None and Path(own).exists():
             return Program(Path(own), None)
-    root = unpacked("pgbouncer", kept_folder("pgbouncer", config, factory))
+    root = unpacked("pgbouncer", kept_folder("pgbouncer", request.config, tmp_path_factory))
     (libraries,) = (root / "usr" / "lib").glob("*-linux-gnu*")
     return Program(root / "usr" / "sbin" / "pgbouncer", libraries)
 

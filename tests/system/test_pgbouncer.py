@@ -22,7 +22,7 @@ from tests.support.installation import (
     eventually,
     post,
 )
-from tests.support.pgbouncer import PgBouncer, Program, find_program
+from tests.support.pgbouncer import PgBouncer, Program
 from tests.support.receiver import Receiver
 from tests.system.conftest import fresh_database
 
@@ -31,16 +31,11 @@ EVENTS = 60
 CALLERS = 12
 
 
-@pytest.fixture(scope="module")
-def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    return find_program(request.config, tmp_path_factory)
-
-
 @pytest.fixture
-def pooler(program: Program, installation: Installation, tmp_path: Path) -> Iterator[PgBouncer]:
+def pooler(pgbouncer_program: Program, installation: Installation, tmp_path: Path) -> Iterator[PgBouncer]:
     """A PgBouncer before the installation's database, with its settings for the installation's gateways."""
     assert installation.dsn is not None
-    with PgBouncer(program, tmp_path / "pgbouncer", installation.dsn) as running:
+    with PgBouncer(pgbouncer_program, tmp_path / "pgbouncer", installation.dsn) as running:
         installation.environment["RELAY_API_POOLER_URL"] = running.dsn
         yield running
         installation.close()
