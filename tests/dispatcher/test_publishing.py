@@ -143,7 +143,8 @@ async def test_what_is_announced_and_not_claimed_is_bounded(house: House, stream
         await house.events(200, await house.endpoint(NOWHERE, max_in_flight=200))
     async with publishing(house, stream, most=100):
         await more_rounds(house, 20)
-    assert sum(unread(stream).values()) <= 100
+    announced = sum(unread(stream).values())
+    assert 25 <= announced <= 100, "each of the three has a share, and the shares are within the bound"
 
 
 async def test_the_sweep_stands_down_while_something_is_unread(house: House, stream: MemoryStream) -> None:
