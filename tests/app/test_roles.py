@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from relay.app import watching
 from relay.app.roles import LAST_APPENDS_SECONDS, MARGIN_SECONDS
+from relay.broker import redis_streams
+from relay.dispatcher.consumer import LET_GO_SECONDS
 from relay.dispatcher.dispatcher import RECORD_GRACE_SECONDS
 from relay.gateway import APPEND_SECONDS
 from relay.metrics import logs
@@ -18,6 +20,11 @@ def test_what_a_stopping_worker_waits_for_fits_into_its_margin() -> None:
     closing = POOLS * CLOSE_SECONDS
     assert LAST_APPENDS_SECONDS + closing + telling < MARGIN_SECONDS
     assert SENDER_SECONDS + RECORD_GRACE_SECONDS + METRICS_SECONDS + closing + telling < MARGIN_SECONDS
+
+
+def test_the_leave_of_a_broker_that_hangs_is_over_before_the_drain_must_be() -> None:
+    forget, forget_idle, close = [redis_streams.CLOSE_SECONDS] * 3
+    assert LET_GO_SECONDS + forget + forget_idle + close < SENDER_SECONDS + RECORD_GRACE_SECONDS
 
 
 def test_an_append_under_way_may_come_to_its_end() -> None:

@@ -18,7 +18,14 @@ import pytest
 from relay.broker import Broker, BrokerUnavailable, Message
 from relay.dispatcher import consumer as consuming
 from relay.domain.outcome import HandBackReason
-from relay.domain.telemetry import AttemptsRecorded, BrokerModeChanged, DeliveriesHandedBack, Loop, LoopCrashed
+from relay.domain.telemetry import (
+    AttemptsRecorded,
+    BrokerModeChanged,
+    DeliveriesHandedBack,
+    Loop,
+    LoopCrashed,
+    ProcessStopped,
+)
 from relay.store import announcing
 from relay.store.journal import Journal
 from relay.store.queue import Claim, Queue
@@ -72,6 +79,16 @@ async def until_asked(stream: MemoryStream, call: str, times: int) -> None:
         return stream.calls.get(call, 0) >= times
 
     await eventually(is_asked, 10, f"{call} is called {times} times")
+
+
+async def holding_two_of_four(house: House, gate: Gate, endpoint: UUID, stream: MemoryStream) -> None:
+    """Return once two deliveries are at the gate, and one message with two more is held."""
+    await house.until(lambda: modes(house) == [True])
+    await house.events(4, endpoint)
+    await gate.visits(2, 10)
+    await until_standing(consumer(house, stream, "looks"), unread=0, pending=1)
+    # it has tried to read, has claimed what it could of what it read then, and reads on
+    await until_asked(stream, "receive", 3)
 
 
 async def rows(house: House, sql: str) -> list[Any]:
@@ -210,17 +227,65 @@ async def test_a_retry_waits_in_the_database_and_is_sent_once_when_it_is_due(
 async def test_a_stop_announces_anew_what_it_has_read_and_not_claimed(house: House, stream: MemoryStream) -> None:
     async with Gate() as gate:
         endpoint = await house.endpoint(gate.url, max_in_flight=2)
-        other = consumer(house, stream, "other")
         async with house.dispatching(replace(TUNING, drain_seconds=0.1), broker=consumer(house, stream)):
-            await house.until(lambda: modes(house) == [True])
-            await house.events(4, endpoint)
-            await gate.visits(2, 10)
-            await until_standing(other, unread=0, pending=1)
-            # it has tried to read, has claimed what it could of what it read then, and reads on
-            await house.until(lambda: stream.calls["receive"] >= 3)
-        standing = await other.standing()
+            await holding_two_of_four(house, gate, endpoint, stream)
+        standing = await consumer(house, stream, "other").standing()
         assert standing.pending == 0
         assert len({delivery for message in stream.announced for delivery in message}) == 2
+
+
+async def test_a_stop_drains_beside_a_broker_that_hangs(
+    house: House, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consuming, "LET_GO_SECONDS", 3_600.0)
+    stream.bound_seconds = 3_600.0
+
+    async def nothing_is_leased() -> bool:
+        return not await rows(house, "select id from deliveries where status = 'in_flight'")
+
+    async with Gate() as gate:
+        endpoint = await house.endpoint(gate.url, max_in_flight=2)
+        async with house.dispatching(replace(TUNING, drain_seconds=0.1), broker=consumer(house, stream)) as running:
+            await holding_two_of_four(house, gate, endpoint, stream)
+            stream.freeze()
+            running.stop.set()
+            await eventually(nothing_is_leased, 10, "every lease is over")
+            assert not running.task.done()
+            stream.thaw()
+
+
+async def test_a_stop_waits_for_a_broker_that_hangs_no_longer_than_its_bound(
+    house: House, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consuming, "LET_GO_SECONDS", 0.1)
+    stream.bound_seconds = 3_600.0
+    async with Gate() as gate:
+        endpoint = await house.endpoint(gate.url, max_in_flight=2)
+        async with house.dispatching(replace(TUNING, drain_seconds=0.1), broker=consumer(house, stream)) as running:
+            await holding_two_of_four(house, gate, endpoint, stream)
+            stream.freeze()
+            running.stop.set()
+            await running.task
+    assert [told.abandoned for told in house.heard(ProcessStopped)] == [0]
+
+
+class Stuck(MemoryBroker):
+    """Has a bug where it is closed."""
+
+    async def close(self) -> None:
+        raise ValueError("not closed")
+
+
+async def test_a_bug_in_taking_leave_of_the_broker_leaves_no_lease_behind(house: House, stream: MemoryStream) -> None:
+    async with Gate() as gate:
+        endpoint = await house.endpoint(gate.url, max_in_flight=2)
+        with pytest.raises(ValueError, match="not closed"):
+            async with house.dispatching(
+                replace(TUNING, drain_seconds=0.1), broker=Stuck(stream, consumer="one", emit=house.ear)
+            ):
+                await holding_two_of_four(house, gate, endpoint, stream)
+    assert [told.abandoned for told in house.heard(ProcessStopped)] == [0]
+    assert await rows(house, "select id from deliveries where status = 'in_flight'") == []
 
 
 async def test_a_lane_that_hangs_costs_few_claims_and_keeps_no_other_lane(

@@ -31,7 +31,8 @@ LAST_APPENDS_SECONDS = 5.0
 MARGIN_SECONDS = 13.0
 """What a worker may take beyond its drain: a gateway `LAST_APPENDS_SECONDS`, a dispatcher one second for its sender,
 `RECORD_GRACE_SECONDS` and one for who reads its metrics, and both `CLOSE_SECONDS` for each of their pools,
-`FLUSH_SECONDS` for their last spans and one for their last lines."""
+`FLUSH_SECONDS` for their last spans and one for their last lines. A broker is taken leave of beside the drain, in less
+time than the sender and the last outcomes have after it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,9 @@ MOST_REMADE, REMADE_SECONDS = 5, 10.0
 """How often the group is made anew within so many seconds before that is a fault: a server that evicts the stream as
 fast as it is made would have whoever reads go round and round."""
 
+CLOSE_SECONDS = 1.0
+"""Within which each of the two steps of a close ends, beside what closing the idle connections may take."""
+
 _START = b"0-0"
 Answer = TypeVar("Answer")
 
@@ -105,9 +108,9 @@ class RedisStreams:
         """See `Broker`."""
         if self._grouped:  # else there is no consumer of this name
             with suppress(BrokerUnavailable):  # others forget it later
-                await self._within(self._answers_in, lambda: self._run(FORGET, 0, self._consumer))
+                await self._within(CLOSE_SECONDS, lambda: self._run(FORGET, 0, self._consumer))
         with suppress(RedisError, OSError):  # a connection that cannot say farewell is as closed
-            async with asyncio.timeout(self._answers_in):
+            async with asyncio.timeout(CLOSE_SECONDS):
                 await self._client.close()
 
     # Commands, one round trip each.
@@ -179,7 +182,7 @@ class RedisStreams:
                 return await ask()
         except (RedisError, OSError) as error:
             with suppress(RedisError, OSError):  # they are of a server that has just failed
-                async with asyncio.timeout(1.0):
+                async with asyncio.timeout(CLOSE_SECONDS):
                     await self._client.forget_idle()
             address = self._address
             raise unavailable(error, shown=address.shown, stream=address.stream, bound=seconds) from error

@@ -40,6 +40,9 @@ PROBE_SECONDS, LONGEST_PROBE_SECONDS, STEADY_SECONDS = 1.0, 30.0, 10.0
 """Between two tries to reach a broker that is away: doubling up to the longest where it answers and does not serve, and
 the shortest again once it has served for a while."""
 
+LET_GO_SECONDS = 2.0
+"""For how long a stop tries to announce anew what is held."""
+
 MOST_HELD = 2_000
 """Deliveries that are left over in one process at the most."""
 
@@ -145,12 +148,15 @@ class Consumer:
     async def let_go(self) -> None:
         """Announce anew what is held, so that others have it at once, and be a consumer no more."""
         messages, deliveries = self._held.give_up()
-        with contextlib.suppress(BrokerUnavailable):  # then it is reclaimed
-            if deliveries:
-                await self._broker.announce(batches(deliveries))
-            if messages:
-                await self._broker.acknowledge(messages)
-        await self._broker.close()
+        try:
+            with contextlib.suppress(BrokerUnavailable, TimeoutError):  # then it is reclaimed
+                async with asyncio.timeout(LET_GO_SECONDS):
+                    if deliveries:
+                        await self._broker.announce(batches(deliveries))
+                    if messages:
+                        await self._broker.acknowledge(messages)
+        finally:
+            await self._broker.close()
 
     async def _poll(self) -> None:
         """Claim what is due, as without a broker, until that serves."""

@@ -167,6 +167,7 @@ class Dispatcher:
         """Work until `stop` is set, then finish what is under way, hand the rest back, and return.
 
         Raises what ended the supervision of the loops, should a bug do that: a process without loops must not live on.
+        So does, in the end, a bug in taking leave of the broker.
         """
         await self._sender.start()
         background = asyncio.create_task(self._supervised(self._background))
@@ -179,12 +180,15 @@ class Dispatcher:
         finally:
             await _ended(stopping)
             await _ended(claiming)
-            if self._brokered is not None:
-                await self._brokered.consumer.let_go()
-            abandoned = await self._drain()
-            await _ended(background)
+            # beside the drain: a broker that hangs holds up no outcome, and a bug there skips nothing of it
+            leaving = asyncio.create_task(self._leave())
+            try:
+                abandoned = await self._drain()
+            finally:
+                await asyncio.wait([leaving])
+                await _ended(background)
             self._emit(ProcessStopped(Process.DISPATCHER, abandoned))
-        for task in (claiming, background):
+        for task in (claiming, background, leaving):
             if not task.cancelled():
                 task.result()
 
@@ -240,6 +244,10 @@ class Dispatcher:
 
     async def _supervised(self, loops: dict[Loop, Body]) -> None:
         await supervise(loops, ambient=self._ambient, emit=self._emit)
+
+    async def _leave(self) -> None:
+        if self._brokered is not None:
+            await self._brokered.consumer.let_go()
 
     async def _drain(self) -> int:
         """Finish or hand back every flight; answers how many outcomes could not be written in time."""
