@@ -8,6 +8,7 @@ import pty
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +48,11 @@ class Shell:
         assert done.returncode == 0, done.stderr
         assert done.stdout.isascii()
         return json.loads(done.stdout)
+
+
+def broken(library: str, folder: Path) -> None:
+    """In that folder a library that cannot be imported, for it wants another one that is not installed."""
+    (folder / f"{library}.py").write_text("import missing_part\n")
 
 
 def only_line(stderr: bytes) -> str:

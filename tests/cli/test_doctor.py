@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Shell, on_a_terminal
+from tests.cli.conftest import Shell, broken, on_a_terminal
 from tests.support.installation import LOOPBACK, Service, free_port
 
 
@@ -97,3 +97,16 @@ def test_faults_of_the_settings_are_found_too(lonely: Shell) -> None:
     texts = [each["text"] for each in json.loads(done.stdout)["checks"]]
     assert texts[0] == "RELAY_BINDD is no setting: did you mean RELAY_BIND?"
     assert texts[-1] == "nothing else can be looked at before these are mended"
+
+
+def test_a_library_that_cannot_be_imported_is_a_finding_beside_the_others(lonely: Shell, tmp_path: Path) -> None:
+    """As on Debian 12, whose Python lets the broker's client want a library that no later one needs."""
+    broken("redis", tmp_path)
+    done = lonely.run(
+        "doctor", environment={"PYTHONPATH": str(tmp_path), "RELAY_BROKER_URL": f"redis://{LOOPBACK}:{free_port()}"}
+    )
+    assert (done.returncode, done.stderr) == (1, b"")
+    found = {each["check"]: (each["level"], each["text"]) for each in json.loads(done.stdout)["checks"]}
+    level, text = found["broker"]
+    assert (level, "No module named 'missing_part'" in text) == ("fault", True)
+    assert {"gateway", "database", "disk"} <= set(found)

@@ -15,7 +15,7 @@ from threading import Thread
 import pytest
 
 from relay.cli.main import COMMANDS
-from tests.cli.conftest import EXAMPLE_KEY, Shell, only_line
+from tests.cli.conftest import EXAMPLE_KEY, Shell, broken, only_line
 from tests.support.installation import LOOPBACK, free_port
 
 HEAVY = {"asyncio", "asyncpg", "fastapi", "httpx", "pycurl", "rich", "starlette", "uvicorn", "relay.app", "relay.store"}
@@ -26,6 +26,16 @@ def test_the_help_and_its_list_load_no_command_and_no_room() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert HEAVY & set(done.stderr.split()) == set()
     assert [name for name in COMMANDS if f"  {name}" not in done.stdout] == []
+
+
+@pytest.mark.parametrize(("command", "library"), [("verify", "asyncpg"), ("endpoints list", "httpx")])
+def test_a_library_that_cannot_be_imported_is_one_line_with_what_to_do(
+    lonely: Shell, tmp_path: Path, command: str, library: str
+) -> None:
+    broken(library, tmp_path)
+    done = lonely.run(*command.split(), environment={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 1
+    assert "(No module named 'missing_part'): install requirements.lock into" in only_line(done.stderr)
 
 
 @pytest.mark.parametrize(

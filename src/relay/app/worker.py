@@ -21,7 +21,7 @@ from pathlib import Path
 
 import uvloop
 
-from relay.app.faults import CannotRun
+from relay.app.faults import CannotRun, cannot_import
 from relay.app.number_folders import hold
 from relay.app.roles import Bounds, Role, bounds
 from relay.app.tether import Ready, Refused, WorkerEnd
@@ -57,6 +57,9 @@ def main(role: Role, body: Body, arguments: Sequence[str] | None = None) -> int:
             runner.run(_live(body, bounds(role, settings), settings, options, tether, lines))
     except (CannotRun, SettingsError) as fault:
         tether.report(Refused(str(fault)))
+        return 1
+    except ImportError as missing:
+        tether.report(Refused(cannot_import(missing)))
         return 1
     except Exception:
         logging.getLogger("relay").critical("worker_crashed", exc_info=True, extra={"fields": {"role": role.value}})

@@ -134,6 +134,10 @@ def _run(arguments: list[str], streams: Streams) -> int:
     except CommandFailed as fault:
         streams.fault(str(fault))
         return fault.exit_code
+    except ImportError as missing:
+        # loaded here, as the help needs no room
+        streams.fault(import_module("relay.app.faults").cannot_import(missing))
+        return FAILED
     except SystemExit:  # what click makes of a reader of the help who has seen enough
         return DONE
     return outcome if isinstance(outcome, int) else DONE

@@ -10,6 +10,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from enum import StrEnum
 
+from relay.app.faults import cannot_import
+
 CHECK_SECONDS = 5.0
 
 
@@ -49,9 +51,12 @@ def fault(check: str, text: str) -> Finding:
 
 
 async def bounded(check: str, work: Coroutine[None, None, Findings], late: str) -> Findings:
-    """What the check finds, or that it took too long, with `late` as what to do then."""
+    """What the check finds, or that it took too long, with `late` as what to do then. Where it needs what cannot be
+    imported, that is the finding: of all commands, this one is to say so."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             return await work
+    except ImportError as missing:
+        return (fault(check, cannot_import(missing)),)
     except TimeoutError:
         return (fault(check, f"no answer within {CHECK_SECONDS:g} s: {late}"),)
