@@ -41,6 +41,13 @@ class Conformance:
         await broker.announce([])
         assert await broker.standing() == Standing(unread=0, pending=0)
 
+    async def test_what_is_unread_says_for_how_long_it_is(self, ground: Ground) -> None:
+        broker = ground.consumer()
+        await broker.receive(count=1, wait_seconds=NOW)
+        assert (await broker.standing()).unread_seconds == 0
+        await broker.announce([ids(1)])
+        assert 0 <= (await broker.standing()).unread_seconds < 30
+
     async def test_no_more_is_received_than_was_asked_for(self, ground: Ground) -> None:
         broker = ground.consumer()
         await broker.announce([[each] for each in ids(3)])

@@ -51,6 +51,26 @@ async def test_unread_is_counted_up_to_a_bound(redis_ground: RedisGround) -> Non
     assert (await broker.standing()).unread == MOST_COUNTED
 
 
+async def test_the_oldest_unread_message_says_for_how_long_it_stands_there(redis_ground: RedisGround) -> None:
+    broker, client = redis_ground.consumer(), redis_ground.server.client
+    await broker.receive(count=1, wait_seconds=0)
+    assert (await broker.standing()).unread_seconds == 0
+    seconds, _ = client.time()
+    for ago in (90, 60, 30):
+        client.xadd(STREAM, {"ids": ids(1)[0].bytes}, id=f"{(seconds - ago) * 1000}-0")
+    await broker.receive(count=1, wait_seconds=0)
+    assert 60 <= (await broker.standing()).unread_seconds < 80
+
+
+async def test_a_message_of_the_time_to_come_stands_there_for_less_than_nothing(redis_ground: RedisGround) -> None:
+    """The server's clock was put back: ids go on from the latest."""
+    broker, client = redis_ground.consumer(), redis_ground.server.client
+    await broker.receive(count=1, wait_seconds=0)
+    seconds, _ = client.time()
+    client.xadd(STREAM, {"ids": ids(1)[0].bytes}, id=f"{(seconds + 3_600) * 1000}-0")
+    assert -3_601 < (await broker.standing()).unread_seconds < -3_500
+
+
 async def test_the_stream_keeps_nothing_that_was_acknowledged(redis_ground: RedisGround) -> None:
     broker = redis_ground.consumer()
     await broker.announce([[each] for each in ids(2_500)])

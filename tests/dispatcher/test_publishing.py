@@ -173,6 +173,36 @@ async def test_what_was_read_and_not_claimed_is_announced_again_after_the_sweeps
         await house.until(lambda: len(unread(stream)) == 10)
 
 
+async def test_what_was_read_and_dropped_is_announced_again_while_something_younger_is_unread(
+    house: House, stream: MemoryStream
+) -> None:
+    """A fleet that is saturated always has something unread."""
+    reader = MemoryBroker(stream, consumer="reads", emit=house.ear)
+    async with publishing(house, stream):
+        await house.events(1, await house.endpoint(NOWHERE))
+        await house.until(lambda: len(stream.announced) == 1)
+        await house.events(1, await house.endpoint(NOWHERE))
+        await house.until(lambda: len(stream.announced) == 2)
+        (dropped,) = await reader.receive(count=1, wait_seconds=0)
+        since = time.monotonic()
+        await house.until(lambda: time.monotonic() > since + 2 * SWEEP_SECONDS)
+        await house.events(1, await house.endpoint(NOWHERE))
+        await house.until(lambda: len(stream.announced) == 2)
+        (younger,) = stream.announced[1]
+        await reader.receive(count=1, wait_seconds=0)
+        await house.until(lambda: dropped.deliveries[0] in unread(stream))
+    assert unread(stream)[younger] == 1
+
+
+async def test_a_server_whose_clock_was_put_back_is_told_nothing_again(house: House, stream: MemoryStream) -> None:
+    await house.events(10, await house.endpoint(NOWHERE))
+    async with publishing(house, stream):
+        await house.until(lambda: len(unread(stream)) == 10)
+        stream.put_back(3_600.0)
+        await more_rounds(house, 10, Loop.SWEEP)
+    assert sum(unread(stream).values()) == 10
+
+
 async def test_what_an_empty_broker_has_lost_is_announced_again_without_waiting_for_the_sweep(
     house: House, stream: MemoryStream
 ) -> None:

@@ -25,8 +25,8 @@ class _Held:
 class MemoryStream:
     """What a server holds. Switches: from `go_away` to `come_back` (or with `is_away`) every call raises; from `freeze`
     to `thaw` calls hang for their bound and raise; from `demote` to `promote` every call raises that writes, which is
-    all but `standing`; `flush` loses everything; `insert_alien` adds an entry that is not Relay's. `calls` counts what
-    was asked."""
+    all but `standing`; `flush` loses everything; `put_back` is for its clock; `insert_alien` adds an entry that is not
+    Relay's. `calls` counts what was asked."""
 
     def __init__(self, *, bound_seconds: float = 0.2) -> None:
         self.is_away = False
@@ -39,6 +39,7 @@ class MemoryStream:
         """How often it came up empty."""
         self._numbers = 0
         self._unread: list[tuple[str, Message | None]] = []
+        self._added: dict[str, float] = {}
         self._pending: dict[str, _Held] = {}
         self._changed = asyncio.Event()
         self._flowing = asyncio.Event()
@@ -78,6 +79,10 @@ class MemoryStream:
         self.lives += 1
         self._wake()
 
+    def put_back(self, seconds: float) -> None:
+        """Put its clock back: what it holds was added in the time to come."""
+        self._added = {name: added + seconds for name, added in self._added.items()}
+
     def insert_alien(self) -> None:
         """Add an entry that Relay cannot read."""
         self._add(None)
@@ -90,6 +95,7 @@ class MemoryStream:
     def _add(self, deliveries: tuple[UUID, ...] | None) -> None:
         self._numbers += 1
         name = f"{self._numbers}-0"
+        self._added[name] = asyncio.get_running_loop().time()
         self._unread.append((name, None if deliveries is None else Message(name, deliveries)))
         self._wake()
 
@@ -118,6 +124,7 @@ class MemoryStream:
     def _finish(self, names: Sequence[str]) -> None:
         for name in names:
             self._pending.pop(name, None)
+            self._added.pop(name, None)
 
     def _forget(self, consumer: str) -> None:
         if all(held.consumer != consumer for held in self._pending.values()):
@@ -188,7 +195,9 @@ class MemoryBroker:
     async def standing(self) -> Standing:
         """See `Broker`."""
         await self._reach("standing")
-        return Standing(len(self._stream._unread), len(self._stream._pending))
+        stream, now = self._stream, asyncio.get_running_loop().time()
+        age = now - stream._added[stream._unread[0][0]] if stream._unread else 0.0
+        return Standing(len(stream._unread), len(stream._pending), age)
 
     async def close(self) -> None:
         """See `Broker`."""

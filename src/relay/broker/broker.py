@@ -24,7 +24,7 @@ How a transport behaves, in one place:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
@@ -47,10 +47,15 @@ class Message:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What the broker still holds: messages that no consumer has read yet (0 where there is no group or no stream;
-    exact up to 1,000, and that many where there are more), and messages that were read and not acknowledged."""
+    exact up to 1,000, and that many where there are more), and messages that were read and not acknowledged.
+
+    The oldest of the unread was announced `unread_seconds` ago by the server's clock: negative where that was put back.
+    Messages are read in order, so what was announced before that one was read, or is lost.
+    """
 
     unread: int
     pending: int
+    unread_seconds: float = field(default=0.0, compare=False)
 
 
 class BrokerUnavailable(Exception):

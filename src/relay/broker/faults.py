@@ -27,7 +27,8 @@ _SAID: dict[str, str] = {
     "OOM": "is at its maxmemory: raise it, or see what else is kept there; Relay keeps a few megabytes at most",
     "NOAUTH": "wants a password: put it into RELAY_BROKER_URL",
     "WRONGPASS": "does not take the user and password in RELAY_BROKER_URL",
-    "NOPERM": "does not let this user do what Relay must: allow ~{stream} with +@stream, +eval, +exists and +info",
+    "NOPERM": "does not let this user do what Relay must: allow ~{stream} with"
+    " +@stream, +eval, +exists, +info and +time",
     "WRONGTYPE": "keeps something else under the key {stream}: remove it, or give Relay another (?stream=NAME)",
     "NOREPLICAS": "takes no writes since too few of its replicas answer (min-replicas-to-write)",
     "MASTERDOWN": "is a replica that has lost its primary",

@@ -97,8 +97,8 @@ class RedisStreams:
 
     async def standing(self) -> Standing:
         """See `Broker`. Makes no group: where there is none, nothing is unread."""
-        unread, pending = await self._within(self._answers_in, lambda: self._run(STANDING, MOST_COUNTED))
-        return Standing(unread, pending)
+        unread, pending, age = await self._within(self._answers_in, lambda: self._run(STANDING, MOST_COUNTED))
+        return Standing(unread, pending, age / 1000)
 
     async def facts(self) -> ServerFacts:
         """What the server says of itself. Changes nothing, and makes no consumer."""

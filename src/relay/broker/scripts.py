@@ -4,18 +4,24 @@ Owns what asks and acts, or asks twice, at one moment. `KEYS[1]` is the stream a
 """
 
 STANDING = """
-if redis.call('EXISTS', KEYS[1]) == 0 then return {0, 0} end
+if redis.call('EXISTS', KEYS[1]) == 0 then return {0, 0, 0} end
 for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
   local of = {}
   for at = 1, #group, 2 do of[group[at]] = group[at + 1] end
   if of['name'] == ARGV[1] then
     local after = redis.call('XRANGE', KEYS[1], '(' .. of['last-delivered-id'], '+', 'COUNT', ARGV[2])
-    return {#after, of['pending']}
+    local age = 0
+    if #after > 0 then
+      local now = redis.call('TIME')
+      age = now[1] * 1000 + math.floor(now[2] / 1000) - tonumber(string.match(after[1][1], '^%d+'))
+    end
+    return {#after, of['pending'], age}
   end
 end
-return {0, 0}
+return {0, 0, 0}
 """
-"""Entries behind the last that was delivered to the group, counted up to `ARGV[2]`, and those pending.
+"""Entries behind the last that was delivered to the group, counted up to `ARGV[2]`, those pending, and how many
+milliseconds ago the oldest of the first was added, which its id tells.
 
 The server's own `lag` is null after deletes, and wrong after trims before 7.4.2; every acknowledged message is deleted
 here. The entries themselves cannot be wrong.

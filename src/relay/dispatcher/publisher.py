@@ -2,11 +2,12 @@
 
 Owns the pace of announcing and the sweep. What is ready is the store's look; what is worth a word `announced`'s.
 Invariants: only due deliveries of open lanes are announced, no more of a lane than it may take; whatever the broker
-loses is announced again within the sweep's time once nothing is unread; an idle fleet looks once per poll.
+loses is announced again within the sweep's time, and the time that messages wait there; an idle fleet looks once per
+poll.
 
-The sweep stands down while the broker holds messages that nobody has read: what is announced again then would only
-stand behind them, and the more of it the later it is read. A new leader knows of nothing that was announced, so it
-begins with a sweep, by the same rule.
+The sweep stands down for what nobody may have read yet: it would only stand behind itself, and the more of it the later
+it is read. The broker is read in order, so that is what was announced since its oldest unread message, and in the
+sweep's time before. A new leader knows of nothing that was announced, so it begins with a sweep, once all is read.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """Another process may lead after `poll_seconds`; what was announced `sweep_seconds` ago is announced again, unless
-    something is unread and the sweep `stands_down`. `most` bounds what is announced and not claimed."""
+    """Another process may lead after `poll_seconds`; what was announced `sweep_seconds` ago is announced again, which
+    for what may be unread `stands_down`. `most` bounds what is announced and not claimed."""
 
     poll_seconds: float
     sweep_seconds: float
@@ -160,7 +161,7 @@ class Publisher:
         self._looking += self._ambient.monotonic() - now
         if look.is_unmarked:
             await self._mark_closed(self._after)
-        fresh = self._announced.news(look, now, stale_before=self._stale_before)
+        fresh = self._announced.news(look, self._ambient.monotonic(), stale_before=self._stale_before)
         self._after = look.resume_after
         if fresh:
             try:
@@ -192,11 +193,14 @@ class Publisher:
             return
         standing = await self._broker.standing()
         self._stood_at = now
-        if standing.unread and self._tuning.stands_down:
+        if not standing.unread and not standing.pending:
+            self._stale_before = now
+            return
+        waits = standing.unread_seconds if self._tuning.stands_down else 0.0
+        if waits < 0:  # nobody knows what stands there
             self._tell(Loop.SWEEP)
             return
-        is_empty = not standing.unread and not standing.pending
-        self._stale_before = now if is_empty else now - self._tuning.sweep_seconds
+        self._stale_before = now - waits - self._tuning.sweep_seconds
 
     async def _pace(self, looked_at: float) -> None:
         left = looked_at + PACE_SECONDS - self._ambient.monotonic()
