@@ -15,7 +15,7 @@ SECONDS = 4.0
 def main(port: str, path: str) -> int:
     """Answer the exit status, and say what came."""
     connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=SECONDS)
-    if path in ("/healthz", "/readyz") and os.environ.get("RELAY_TLS_CERT") and port != "9091":
+    if path.partition("?")[0] in ("/healthz", "/readyz") and os.environ.get("RELAY_TLS_CERT") and port != "9091":
         connection = http.client.HTTPSConnection(
             "127.0.0.1",
             int(port),

@@ -14,6 +14,7 @@ import pytest
 
 from relay.api import readiness
 from relay.store import health as health_of_the_store
+from relay.store.database import Database
 from relay.store.health import DISPATCHER, GATEWAY, Health, LateLook
 from relay.store.queue import FIRST_LANE
 from tests.api.world import World, new_id
@@ -99,6 +100,60 @@ async def test_a_database_that_hangs_does_not_hang_readiness(world: World, monke
     }
 
 
+INTAKE = "/readyz?for=intake"
+
+
+async def test_events_are_taken_without_a_dispatcher_and_whatever_is_late(world: World) -> None:
+    await owed(world, "-1 hour")
+    await world.sql("delete from heartbeats")
+    reply = await world.get(INTAKE)
+    checks = {"database": "ok", "journal": "ok"}
+    assert (reply.status, reply.json()) == (
+        200,
+        {"ready": True, "checks": checks, "durability": {"confirmed": 1, "of": 1}},
+    )
+    assert (await world.get("/readyz")).status == 503
+
+
+async def test_intake_is_not_ready_while_the_process_stops(world: World) -> None:
+    world.draining.is_on = True
+    reply = await world.get(INTAKE)
+    assert (reply.status, reply.json()["ready"]) == (503, False)
+    assert set(reply.json()["checks"]) == {"database", "journal", "gateway"}
+
+
+async def test_intake_is_not_ready_without_its_database(world: World) -> None:
+    await world.database.close()
+    reply = await world.get(INTAKE)
+    assert (reply.status, set(reply.json()["checks"].values())) == (503, {"the database does not answer"})
+
+
+async def test_a_readiness_for_anything_else_is_refused_and_told(world: World) -> None:
+    reply = await world.get("/readyz?for=delivery")
+    assert 400 <= reply.status < 500
+    assert "intake" in reply.body.decode()
+
+
+async def test_a_lock_that_keeps_deliveries_waiting_delays_no_answer_about_intake(world: World) -> None:
+    """Somebody keeps the heartbeats, and the look at them keeps the connection that it asks by."""
+    checks = await Database.connect(world.dsn, name="relay-tests checks", size=1)
+    async with asyncio.timeout(10), world.database.transaction() as holder:
+        asked = readiness.Readiness(
+            health=Health(checks),
+            intake=world.health,
+            barrier=barrier_of_one(world.database),
+            ambient=real_ambient(),
+            late_seconds=60.0,
+        )
+        await holder.execute("lock table heartbeats in access exclusive mode")
+        whole = asyncio.create_task(asked.checks())
+        assert set((await asked.checks_of_intake()).values()) == {"ok"}
+        assert not whole.done()
+        await holder.execute("rollback; begin")
+        await whole
+    await checks.close()
+
+
 async def owed(world: World, due: str) -> str:
     """A dispatcher that reports, and one pending delivery that is due then; answers its endpoint's id."""
     await world.health.beat(new_id(), DISPATCHER)
@@ -175,7 +230,7 @@ def clock() -> Clock:
 def asked(world: World, counting: Counting, clock: Clock) -> readiness.Readiness:
     ambient = replace(real_ambient(), monotonic=clock)
     return readiness.Readiness(
-        health=counting, barrier=barrier_of_one(world.database), ambient=ambient, late_seconds=60.0
+        health=counting, intake=counting, barrier=barrier_of_one(world.database), ambient=ambient, late_seconds=60.0
     )
 
 

@@ -189,6 +189,7 @@ class World:
                 prover=prover,
                 once=Once(SignedRequests(database)),
                 health=health,
+                intake=health,
                 barrier=barrier,
                 ambient=ambient,
                 emit=ear,

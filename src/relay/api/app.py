@@ -58,7 +58,11 @@ def create_api(deps: ApiDeps) -> FastAPI:
     app = _routed(deps.version)
     app.state.deps = deps
     app.state.readiness = Readiness(
-        health=deps.health, barrier=deps.barrier, ambient=deps.ambient, late_seconds=deps.ready_late_seconds
+        health=deps.health,
+        intake=deps.intake,
+        barrier=deps.barrier,
+        ambient=deps.ambient,
+        late_seconds=deps.ready_late_seconds,
     )
     app.state.waiting = Waiting(receipts=deps.receipts, ambient=deps.ambient, is_draining=deps.is_draining)
     app.state.acking = Acking(acks=deps.acks, ambient=deps.ambient, emit=deps.emit)

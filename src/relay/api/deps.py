@@ -76,6 +76,7 @@ class ApiDeps:
     prover: Prover
     once: Once
     health: Health
+    intake: Health
     barrier: Barrier
     ambient: Ambient
     emit: Listener

@@ -7,17 +7,24 @@ these calls answers soon, whatever the database does.
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
 from relay.api.deps import Deps
 from relay.api.documentation import operation_id
+from relay.api.problem_documentation import problems
 from relay.api.readiness import OK, Readiness
+from relay.web.problems import ErrorCode
 
 router = APIRouter(tags=["health"], generate_unique_id_function=operation_id)
 
+
+_FOR = (
+    "`intake`: say whether events are taken, whatever becomes of deliveries: `database` and `journal`, and whether this"
+    " process stops. For whoever routes senders to this process."
+)
 
 _TEXT = {"type": "string"}
 
@@ -49,11 +56,22 @@ async def healthz() -> Alive:
     return Alive()
 
 
-@router.get("/readyz", responses={503: {"description": "Not ready; `checks` says why.", "model": ReadinessShown}})
-async def readyz(request: Request, deps: Deps, response: Response) -> ReadinessShown:
+@router.get(
+    "/readyz",
+    responses={
+        **problems(ErrorCode.BAD_FILTER),
+        503: {"description": "Not ready; `checks` says why.", "model": ReadinessShown},
+    },
+)
+async def readyz(
+    request: Request,
+    deps: Deps,
+    response: Response,
+    part: Annotated[Literal["intake"] | None, Query(alias="for", description=_FOR)] = None,
+) -> ReadinessShown:
     """Say whether events are taken and delivered now. The answer is shared by all who ask within a second or a few."""
     readiness: Readiness = request.app.state.readiness
-    checks = dict(await readiness.checks())
+    checks = dict(await (readiness.checks() if part is None else readiness.checks_of_intake()))
     if deps.is_draining():
         checks["gateway"] = "this process is stopping"
     ready = all(outcome == OK for outcome in checks.values())

@@ -231,6 +231,7 @@ def _deps(work: Work, pools: _Pools, vault: Vault, parts: _Parts) -> ApiDeps:
         prover=parts.prover,
         once=Once(SignedRequests(pools.wakeups)),
         health=Health(pools.checks),
+        intake=Health(pools.appends),
         barrier=parts.barrier,
         ambient=gateway.ambient,
         emit=parts.emit,
