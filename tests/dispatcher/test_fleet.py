@@ -53,6 +53,11 @@ def attempted(house: House) -> Counter[UUID]:
     return Counter(fact.delivery_id for told in house.heard(AttemptsRecorded) for fact in told.attempts)
 
 
+async def until_attempted(house: House, number: int) -> None:
+    """Return once so many deliveries were attempted."""
+    await house.until(lambda: len(attempted(house)) >= number)
+
+
 def modes(house: House) -> list[bool]:
     return [told.active for told in house.heard(BrokerModeChanged)]
 
@@ -312,6 +317,23 @@ async def test_a_lane_that_hangs_costs_few_claims_and_keeps_no_other_lane(
             assert time.monotonic() - began > 1.0, "each quarter of a second is enough"
             await house.events(20, healthy)
             await receiver.arrive(20, 10)
+
+
+async def test_where_permits_are_scarce_nothing_is_let_go_for_what_is_read_after_it(
+    house: House, receiver: Receiver, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was let go stays pending at the broker until it is reclaimed."""
+    monkeypatch.setattr(consuming, "MOST_HELD", 300)
+    lanes = [await house.endpoint(receiver.url("/slow?ms=50")) for _ in range(40)]
+    tuning = replace(TUNING, concurrency=32, claim=replace(TUNING.claim, batch=32))
+    other, most = consumer(house, stream, "other"), 0
+    async with house.dispatching(tuning, broker=consumer(house, stream)):
+        await house.until(lambda: modes(house) == [True])
+        await house.events(30, *lanes)
+        for number in range(20, 801, 20):
+            await until_attempted(house, number)
+            most = max(most, (await other.standing()).pending)
+    assert 0 < most <= 12, "of 24 messages of fifty"
 
 
 async def test_an_idle_consumer_asks_the_broker_once_per_wait(

@@ -156,7 +156,7 @@ class Claimer:
     async def _claim(self, announced: Sequence[UUID] | None) -> Claim:
         return await self._queue.claim_due(
             after=self._after if announced is None else self._after_announced,
-            batch=max(1, min(self._tuning.batch, self.room)),
+            batch=self.batch,
             token=self._token(),
             lease_seconds=self._tuning.lease_seconds,
             allowance=self._flights.lanes.allowance(self._ambient.monotonic()),
@@ -206,6 +206,11 @@ class Claimer:
     def room(self) -> int:
         """How many more may be claimed: outcomes that wait to be written count as if they were still under way."""
         return self._flights.room - self._recorder.unwritten
+
+    @property
+    def batch(self) -> int:
+        """What the next claim takes at the most."""
+        return max(1, min(self._tuning.batch, self.room))
 
     async def await_room(self) -> None:
         """Return once it is worth claiming."""

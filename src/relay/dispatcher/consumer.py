@@ -7,8 +7,9 @@ stalled elsewhere is taken over up to `MOST_HELD`); without a broker, or without
 deliveries are looked for as if there were none.
 
 What is left over since its lane is full here is kept, and asked for again when something has landed. It counts for
-nothing in what may be read: a full lane keeps nothing from the others. Past `MOST_HELD` deliveries the oldest messages
-are let go, and are read again by whoever reclaims them.
+nothing in what may be read: a full lane keeps nothing from the others. But where permits are scarce nothing is read
+beyond half of `MOST_HELD`: else the oldest would be let go for what came after it. Past `MOST_HELD` deliveries the
+oldest messages are let go, and are read again by whoever reclaims them.
 """
 
 from __future__ import annotations
@@ -136,6 +137,7 @@ class Consumer:
         self._heard_at = self._reclaimed_at = self._again_at = self._all_again_at = 0.0
         self._pause = PACE_SECONDS
         self._patience = 0.0
+        self._is_scarce = False
 
     async def run(self) -> None:
         """Claim until cancelled. Raises `StoreUnavailable`; what was claimed before stays under way."""
@@ -214,6 +216,9 @@ class Consumer:
     async def _read(self) -> None:
         """Wait for a message, or for something that lets what is left over be asked for again."""
         now = self._ambient.monotonic()
+        if self._is_scarce and not (self._receiving is not None and self._receiving.done()):
+            self._is_scarce, self._heard_at = False, now
+            return
         if now - self._reclaimed_at >= RECLAIM_EVERY_SECONDS:
             await self._reclaim(now)
         receiving = self._receive()
@@ -262,8 +267,11 @@ class Consumer:
         return asked[:MOST_ASKED]
 
     async def _claim(self, asked: Sequence[UUID], asked_at: float) -> None:
+        most = self._claimer.batch
         claim = await self._claimer.take(asked)
         done = self._held.settle(asked, dict(claim.left_over))
+        # lanes that have little leave a batch of many shares unfilled
+        self._is_scarce = 2 * len(self._held) >= MOST_HELD and 2 * len(claim.deliveries) >= most
         self._pause = PACE_SECONDS if claim.deliveries else min(2 * self._pause, AGAIN_SECONDS)
         self._again_at = asked_at + self._pause
         if done:
