@@ -81,7 +81,18 @@ def test_a_url_that_cannot_be_used_says_why(url: str, why: str) -> None:
         read_address(url)
 
 
-@pytest.mark.parametrize("url", ["redis://u:hunter2@cache?x=1", "redis://u:hunter2@a,b", "redis://:hunter2@"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://u:hunter2@cache?x=1",
+        "redis://u:hunter2@a,b",
+        "redis://:hunter2@",
+        *(f"redis://u:9021{cut}hunter2@cache/0" for cut in ["?", "?stream=", "/", "/0?x=", "#", "?hunter2="]),
+        "redis://u:9021?x@hunter2&stream=a",
+        "redis+sentinel://u:9021?hunter2@one,two/mymaster",
+        "redis://cache?Hunter2hunter2",
+    ],
+)
 def test_a_refusal_shows_no_credential(url: str) -> None:
     with pytest.raises(AddressRefused) as refused:
         read_address(url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -172,16 +173,20 @@ async def test_a_password_that_is_missing_or_wrong_is_told_apart(own_server: Own
     await works(connect(f"redis://:hunter2@{LOOPBACK}:{port}"))
 
 
-async def test_a_user_with_the_rights_that_are_asked_for_suffices(own_server: OwnServer, connect: Connect) -> None:
+@pytest.mark.parametrize("database", [0, 1])
+async def test_a_user_with_the_rights_that_are_asked_for_suffices(
+    own_server: OwnServer, connect: Connect, database: int
+) -> None:
     server = own_server()
     server.client.execute_command("ACL", "SETUSER", "relay", "on", ">pw", f"~{STREAM}", "+info")
-    broker = connect(f"redis://relay:pw@{LOOPBACK}:{server.port}")
+    broker = connect(f"redis://relay:pw@{LOOPBACK}:{server.port}/{database}")
     with pytest.raises(BrokerUnavailable, match="does not let this user") as refused:
         await broker.announce([ids(1)])
-    rights = str(refused.value).partition("allow ")[2].replace(",", "").replace(" with", "").replace(" and", "").split()
+    rights = re.findall(r"[~+]@?\w+(?:\.\w+)?", str(refused.value))
     server.client.execute_command("ACL", "SETUSER", "relay", *rights)
     await works(broker)
     await broker.close()
+    server.client.select(database)
     assert server.client.xinfo_consumers(STREAM, "dispatchers") == []
 
 

@@ -364,6 +364,24 @@ def test_what_is_no_url_of_a_broker_is_a_fault(url: str) -> None:
     assert set(faults({"RELAY_BROKER_URL": url})) == {"RELAY_BROKER_URL"}
 
 
+@pytest.mark.parametrize("special", ["?", "/", "#", "?stream=", "?x="])
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("RELAY_BROKER_URL", "redis://default:9021{}hunter2@127.0.0.1:6379/0"),
+        ("RELAY_BROKER_URL", "redis+sentinel://default:9021{}hunter2@s1,s2/mymaster"),
+        ("RELAY_BROKER_URL", "redis+sentinel://s1,s2:9021{}hunter2@s1,s2/mymaster"),
+        ("DATABASE_URL", "postgresql://relay:9021{}hunter2@127.0.0.1/relay"),
+    ],
+)
+def test_a_password_that_is_cut_in_two_since_it_was_not_encoded_is_a_fault(name: str, url: str, special: str) -> None:
+    """Its first half reads as a port, its second as what stands behind one."""
+    with pytest.raises(SettingsError) as refused:
+        read({name: url.format(special)})
+    (fault,) = refused.value.faults
+    assert (fault.name, "9021" in str(fault), "hunter2" in str(fault)) == (name, False, False)
+
+
 def test_a_fleet_needs_a_connection_more() -> None:
     assert read({"RELAY_DATABASE_POOL": "6"}).database_pool == 6
     assert set(faults({"RELAY_DATABASE_POOL": "6", "RELAY_BROKER_URL": "redis://cache"})) == {"RELAY_DATABASE_POOL"}

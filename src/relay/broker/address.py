@@ -9,11 +9,13 @@ Owns the forms of the url, which are those of redis-py and one more for Sentinel
 
 What is special in a user or a password is percent-encoded. The user and the password are the server's; Sentinels that
 want one of their own have it as options. An option that Relay does not know is refused, since a misspelled one would
-otherwise be no more than a wish. Invariant: `shown` holds no credential.
+otherwise be no more than a wish. Invariant: neither `shown` nor a refusal holds a credential, also of a url whose
+password was not encoded.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +68,8 @@ def read_address(url: str) -> Address:
     encrypted, watched = _SCHEMES[scheme]
     parts = urlsplit(url)
     credential, _, places = parts.netloc.rpartition("@")
+    if "@" in url[len(scheme) + len("://") + len(parts.netloc) :]:
+        raise AddressRefused(_CUT)
     username, colon, password = credential.partition(":")
     hosts = _hosts(places, SENTINEL_PORT if watched else SERVER_PORT)
     service, database = _path(parts.path, watched=watched)
@@ -87,6 +91,13 @@ def read_address(url: str) -> Address:
         tls=tls if encrypted else None,
         **options,
     )
+
+
+_CUT = (
+    "an @ stands behind the hosts in the broker's url, so what is special in its user or password (/ as %2F, ? as %3F,"
+    " # as %23) ends these too early; one in an option is %40"
+)
+"""What stands there is not repeated: it may be the rest of a password."""
 
 
 def _hosts(places: str, port: int) -> tuple[tuple[str, int], ...]:
@@ -165,11 +176,16 @@ _OPTIONS: dict[str, Callable[[str], str | bool | float]] = {
 }
 
 
+_NAME = re.compile("[a-z_]{1,30}")
+"""What may be repeated: anything else is hardly a misspelled option."""
+
+
 def _options(query: str) -> dict[str, Any]:
     read = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         if name not in _OPTIONS:
-            raise AddressRefused(f"{name!r} is no option of the broker's url; there are {', '.join(sorted(_OPTIONS))}")
+            named = repr(name) if _NAME.fullmatch(name) else "something behind the ?"
+            raise AddressRefused(f"{named} is no option of the broker's url; there are {', '.join(sorted(_OPTIONS))}")
         try:
             read[name] = _OPTIONS[name](text)
         except AddressRefused:

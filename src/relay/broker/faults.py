@@ -28,7 +28,7 @@ _SAID: dict[str, str] = {
     "NOAUTH": "wants a password: put it into RELAY_BROKER_URL",
     "WRONGPASS": "does not take the user and password in RELAY_BROKER_URL",
     "NOPERM": "does not let this user do what Relay must: allow ~{stream} with"
-    " +@stream, +eval, +exists, +info and +time",
+    " +@stream, +eval, +exists, +info, +time, and +select for another database than 0",
     "WRONGTYPE": "keeps something else under the key {stream}: remove it, or give Relay another (?stream=NAME)",
     "NOREPLICAS": "takes no writes since too few of its replicas answer (min-replicas-to-write)",
     "MASTERDOWN": "is a replica that has lost its primary",

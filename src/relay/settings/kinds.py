@@ -253,9 +253,12 @@ _SESSIONS = frozenset({"any", "primary", "standby", "prefer-standby", "read-writ
 def _database_url(text: str) -> Secret:
     """One host or several (`host1:5432,host2:5432`), in the url or as its parameters, as the driver reads them.
 
-    Everything that the driver would stumble over is found here: its own words may quote what it took for a port.
+    Everything that the driver would stumble over is found here: its own words may quote what it took for a port. An @
+    where there is no name of a database is the end of a password with a ? in it.
     """
     authority = _AUTHORITY.match(text)
+    if authority is not None and text.startswith("?", authority.end()) and "@" in text[authority.end() :]:
+        raise ValueError
     hosts = authority["hosts"] if authority is not None else ""
     # the hosts apart: some versions of Python take brackets around the first one only
     one_host = text if authority is None or "," not in hosts else _with_one_host(text, authority)
@@ -303,9 +306,12 @@ DATABASE_URL: Kind[Secret] = Kind(
 
 
 def _broker_url(text: str) -> Secret:
-    """One host, or the Sentinels that know it. Its path and options are the broker's to read."""
+    """One host, or the Sentinels that know it. Its path and options are the broker's to read.
+
+    An @ behind the hosts says that a password which was not encoded ends them too early.
+    """
     authority = _AUTHORITY.match(text)
-    if authority is None:
+    if authority is None or "@" in text[authority.end() :]:
         raise ValueError
     if not authority["hosts"] or "," not in authority["hosts"]:
         _url(text, _SERVERS + _SENTINELS)
