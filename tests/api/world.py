@@ -202,6 +202,7 @@ class World:
                 wake=gateway.wakeups.announce,
                 send_test=gateway.trial.send,
                 exposition=lambda accept: (f"text/plain; asked={accept!r}", b"relay_up 1\n"),
+                is_leaving=draining,
                 is_draining=draining,
                 version="1.2.3",
             )

@@ -7,8 +7,9 @@ import signal
 
 import pytest
 
+from relay.app.interruption import SAME_SECONDS
 from tests.support.gate import Gate
-from tests.support.installation import Installation, add_endpoint, eventually
+from tests.support.installation import Installation, Service, add_endpoint, eventually
 from tests.support.producer import Producer, numbered
 from tests.support.receiver import Receiver
 from tests.support.wire import Wire, request
@@ -129,6 +130,48 @@ async def test_a_gateway_that_stops_still_takes_the_event_whose_request_it_is_re
         assert reply.status == 202, reply.body
         assert await ending == 0
     assert await installation.value("select count(*) from journal") == 1
+
+
+async def _says_that_it_stops(gateway: Service) -> bool:
+    async with await Wire.connect(gateway.url) as wire:
+        reply = await wire.ask(request("GET", "/readyz?for=intake"))
+    return (reply.status, b"this process is stopping" in reply.body) == (503, True)
+
+
+async def _told_to_stop(gateway: Service) -> float:
+    """Tell it, and answer when, once its readiness says so."""
+    assert gateway.started
+    told = asyncio.get_running_loop().time()
+    gateway.signal(signal.SIGTERM)
+    await eventually(lambda: _says_that_it_stops(gateway), DEADLINE, "readiness says no")
+    return told
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_gateway_that_delays_its_stop_says_not_ready_and_takes_events_until_a_second_signal(
+    installation: Installation,
+) -> None:
+    gateway = installation.gateway(workers="2", shutdown_delay_secs="600")
+    told = await _told_to_stop(gateway)
+    await Producer([gateway.url]).post(numbered(20), DEADLINE)
+
+    async def is_another_signal() -> bool:
+        return asyncio.get_running_loop().time() > told + SAME_SECONDS
+
+    await eventually(is_another_signal, DEADLINE, "a signal is no longer the same one")
+    gateway.signal(signal.SIGTERM)
+    assert await asyncio.to_thread(gateway.wait) == 0
+    assert "is killed" not in gateway.log_tail()
+    assert await installation.value("select count(*) from journal") == 20
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_delayed_stop_comes_by_itself(installation: Installation) -> None:
+    gateway = installation.gateway(shutdown_delay_secs="2")
+    told = await _told_to_stop(gateway)
+    assert await asyncio.to_thread(gateway.wait) == 0
+    assert asyncio.get_running_loop().time() >= told + 2.0
+    assert "is killed" not in gateway.log_tail()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -58,7 +58,8 @@ class ApiDeps:
 
     `wake` has the dispatchers told that something is due. `send_test` makes a test event of a caller for an endpoint,
     by its id and its name, and answers as the ingest does; it raises `Refused`. `exposition` answers the content type
-    and the text of the metrics for an `Accept` header; `is_draining` says whether this process takes no more work.
+    and the text of the metrics for an `Accept` header; `is_leaving` says whether this process is to stop, and
+    `is_draining` whether it takes no more work.
     """
 
     endpoints: Endpoints
@@ -89,6 +90,7 @@ class ApiDeps:
     wake: Callable[[], None]
     send_test: Callable[[Caller, UUID, str], Awaitable[Answer]]
     exposition: Callable[[str], tuple[str, bytes]]
+    is_leaving: Callable[[], bool]
     is_draining: Callable[[], bool]
     version: str
 

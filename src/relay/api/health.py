@@ -72,7 +72,7 @@ async def readyz(
     """Say whether events are taken and delivered now. The answer is shared by all who ask within a second or a few."""
     readiness: Readiness = request.app.state.readiness
     checks = dict(await (readiness.checks() if part is None else readiness.checks_of_intake()))
-    if deps.is_draining():
+    if deps.is_leaving():
         checks["gateway"] = "this process is stopping"
     ready = all(outcome == OK for outcome in checks.values())
     response.status_code = 200 if ready else 503

@@ -30,6 +30,9 @@ STEADY_SECONDS = 30.0
 
 STDERR = 2
 
+UNSTARTED_SECONDS = 1.0
+"""How long the workers of a crew that cannot start may delay their stop: nobody was sent to them."""
+
 KILLED_SECONDS = 10.0
 """How long a killed worker may take to be gone."""
 
@@ -92,12 +95,14 @@ class Crew:
         self._notice = notice
         self._hurry = hurry
         self._stopping = asyncio.Event()
+        self._has_started = False
         self._alive: dict[int, asyncio.subprocess.Process] = {}
         self._keepers: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         try:
             await self._start()
+            self._has_started = True
         except BaseException:
             await self.stop()
             raise
@@ -124,16 +129,31 @@ class Crew:
 
     async def stop(self) -> None:
         """Let every worker finish within the bounds, then kill what is left. May be called again."""
+        bounds = self._duty.bounds
         self._stopping.set()
-        # from now on who connects is refused, instead of waiting for a worker that will not come
+        # once the workers have closed theirs, who connects is refused, instead of waiting for one that will not come
         self._duty.listener.close()
-        for process in self._alive.values():
-            _signal(process, signal.SIGTERM)
-        if not await self._all_ended(self._duty.bounds.stop):
+        self._tell_to_stop()
+        if bounds.delay:
+            await self._delayed(bounds.delay if self._has_started else UNSTARTED_SECONDS)
+        if not await self._all_ended(bounds.stop - bounds.delay):
             for slot, process in self._alive.items():
                 self._notice(f"{self._name(slot)} did not stop in time and is killed")
                 _signal(process, signal.SIGKILL)
             await self._all_ended(KILLED_SECONDS, hurry=False)
+
+    def _tell_to_stop(self) -> None:
+        for process in self._alive.values():
+            _signal(process, signal.SIGTERM)
+
+    async def _delayed(self, seconds: float) -> None:
+        """Let workers that leave go on for so long. Somebody's hurry ends that, and no more than that: only the next
+        one cuts the stop short."""
+        if self._alive:
+            self._notice(f"the {self._duty.role} goes on accepting for {seconds:g} s; another signal ends that")
+        if not await self._all_ended(seconds):
+            self._hurry.clear()
+            self._tell_to_stop()
 
     async def _all_ended(self, within: float, *, hurry: bool = True) -> bool:
         """Wait for the keepers, or with `hurry` until somebody is in one; answers whether all have ended."""

@@ -1,8 +1,8 @@
 """The gateway worker: ingest and API behind one socket.
 
-Owns the wiring of one process and the order of its drain: readiness says no, the socket closes, requests under way are
-answered, what was taken in is appended. Invariant: an event that was answered 202 is durable, and no request that was
-taken in is dropped before the bound.
+Owns the wiring of one process and the order of its drain: readiness says no, after the delay that is set the socket
+closes, requests under way are answered, what was taken in is appended. Invariant: an event that was answered 202 is
+durable, and no request that was taken in is dropped before the bound.
 """
 
 from __future__ import annotations
@@ -249,6 +249,7 @@ def _deps(work: Work, pools: _Pools, vault: Vault, parts: _Parts) -> ApiDeps:
         wake=gateway.wakeups.announce,
         send_test=gateway.trial.send,
         exposition=parts.metrics.exposition,
+        is_leaving=work.leaving.is_set,
         is_draining=work.stop.is_set,
         version=__version__,
     )

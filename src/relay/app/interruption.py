@@ -21,20 +21,21 @@ async def until_interrupted(body: Callable[[asyncio.Event], Coroutine[None, None
     """Run a body to its end, or cancel it at the first signal; answers whether it was interrupted.
 
     The body gets an event that a later signal sets: then its clean-up should not wait for anybody. A signal that comes
-    within `SAME_SECONDS` is the first one again: some programs send theirs to a process and to its whole group. Call it
-    once, as the last thing that a process does: the signals stay ignored behind it.
+    within `SAME_SECONDS` is the one before it again: some programs send theirs to a process and to its whole group.
+    Call it once, as the last thing that a process does: the signals stay ignored behind it.
     """
     hurry = asyncio.Event()
     task = asyncio.create_task(body(hurry))
     loop = asyncio.get_running_loop()
-    first_at = 0.0
+    last_at = 0.0
 
     def interrupt() -> None:
-        nonlocal first_at
+        nonlocal last_at
         if not task.cancelling():
-            first_at = loop.time()
+            last_at = loop.time()
             task.cancel()
-        elif loop.time() - first_at > SAME_SECONDS:
+        elif loop.time() - last_at > SAME_SECONDS:
+            last_at = loop.time()
             hurry.set()
 
     def handle(_: int, __: FrameType | None) -> None:

@@ -37,10 +37,12 @@ time than the sender and the last outcomes have after it."""
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """`drain` seconds for work under way, and `stop` seconds after which a worker is killed."""
+    """`delay` seconds in which a worker that was told to stop goes on as before, then `drain` seconds for work under
+    way, and `stop` seconds, all of this and a margin, after which it is killed."""
 
     drain: float
     stop: float
+    delay: float = 0.0
 
 
 def bounds(role: Role, settings: Settings) -> Bounds:
@@ -50,4 +52,5 @@ def bounds(role: Role, settings: Settings) -> Bounds:
     installation's timeout has its delivery handed back.
     """
     drain = settings.total_timeout_secs if role is Role.DISPATCHER else GATEWAY_DRAIN_SECONDS
-    return Bounds(drain, drain + MARGIN_SECONDS)
+    delay = settings.shutdown_delay_secs if role is Role.GATEWAY else 0.0
+    return Bounds(drain, delay + drain + MARGIN_SECONDS, delay)

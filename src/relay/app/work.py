@@ -18,7 +18,7 @@ from relay.settings import Settings
 @dataclass(frozen=True, slots=True)
 class Work:
     """One worker's work. When `stop` is set it takes nothing new, has `drain_seconds` for what is under way, and
-    returns.
+    returns. `leaving` is set with it or before it: who routes to this worker is to be told, and nothing else changes.
 
     `slot` is where its numbers are kept; None keeps them in the process. `lines` is where its log goes.
     """
@@ -27,6 +27,7 @@ class Work:
     listener: socket.socket
     slot: Slot | None
     drain_seconds: float
+    leaving: asyncio.Event
     stop: asyncio.Event
     lines: Lines
     ready: Callable[[], None]

@@ -88,21 +88,44 @@ def _options(role: Role, arguments: Sequence[str] | None) -> argparse.Namespace:
 async def _live(
     body: Body, limits: Bounds, settings: Settings, options: argparse.Namespace, tether: WorkerEnd, lines: Lines
 ) -> None:
-    stop = asyncio.Event()
+    parting = Parting(limits.delay)
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
-    tether.watch(lambda: _part(loop, stop, limits, lines))
+    loop.add_signal_handler(signal.SIGTERM, parting.begin)
+    tether.watch(lambda: _part(loop, parting, limits, lines))
     await body(
         Work(
             settings=settings,
             listener=socket.socket(fileno=options.listen),
             slot=None if options.numbers is None else Slot(options.numbers, options.slot),
             drain_seconds=limits.drain,
-            stop=stop,
+            leaving=parting.leaving,
+            stop=parting.stop,
             lines=lines,
             ready=lambda: ready(tether),
         )
     )
+
+
+class Parting:
+    """How a worker comes to its stop: at once, or after the delay that its role has."""
+
+    def __init__(self, delay_seconds: float) -> None:
+        self._delay_seconds = delay_seconds
+        self.leaving = asyncio.Event()
+        self.stop = asyncio.Event()
+
+    def begin(self) -> None:
+        """Leave; told so again, do not delay it any longer."""
+        if self.leaving.is_set() or not self._delay_seconds:
+            self.end()
+            return
+        self.leaving.set()
+        asyncio.get_running_loop().call_later(self._delay_seconds, self.stop.set)
+
+    def end(self) -> None:
+        """Stop now."""
+        self.leaving.set()
+        self.stop.set()
 
 
 def ready(tether: WorkerEnd) -> None:
@@ -116,10 +139,10 @@ def ready(tether: WorkerEnd) -> None:
     tether.report(Ready())
 
 
-def _part(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, limits: Bounds, lines: Lines) -> None:
+def _part(loop: asyncio.AbstractEventLoop, parting: Parting, limits: Bounds, lines: Lines) -> None:
     """The parent is gone, and with it whoever would kill a worker that does not stop: watch over that here."""
     with contextlib.suppress(RuntimeError):  # the loop has ended already
-        loop.call_soon_threadsafe(stop.set)
+        loop.call_soon_threadsafe(parting.end)
     time.sleep(limits.stop)
     lines.flush()
     os._exit(CRASHED)

@@ -116,6 +116,12 @@ class Settings:
         "Where the dispatcher serves its metrics and health (`relay up`: 127.0.0.1:9091).",
     )
     testkit_bind: Bind = setting(kinds.BIND, "127.0.0.1:9099", "Where the testkit receiver listens.")
+    shutdown_delay_secs: float = setting(
+        kinds.decimal(0, 600),
+        "0",
+        "How long a gateway that was told to stop goes on accepting while `/readyz` says no, so that balancers take it"
+        " out first. Whoever supervises it must wait for that much longer.",
+    )
     workers: int = setting(kinds.whole(1, 64), "1", "Processes of each of gateway and dispatcher.")
     tls_cert: Path | None = optional(kinds.PATH, "plain HTTP", "Certificate chain of the gateway, PEM.")
     tls_key: Path | None = optional(kinds.PATH, "plain HTTP", "Private key of that certificate, PEM.")
