@@ -30,7 +30,7 @@ from hypothesis import settings
 
 from tests.support.run import Run
 
-pytest_plugins = ["tests.support.database", "tests.support.cluster", "tests.support.pgbouncer"]
+pytest_plugins = ["tests.support.database", "tests.support.cluster", "tests.support.pgbouncer", "tests.support.haproxy"]
 
 MISSING_TOOL = "missing tool"
 CI = os.environ.get("CI") == "true"
