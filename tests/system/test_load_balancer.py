@@ -29,14 +29,33 @@ def test_haproxy_takes_the_settings_of_the_page_without_a_warning(haproxy: HAPro
 async def test_senders_with_keys_see_nothing_of_gateways_that_are_restarted_in_turn(
     installation: Installation, haproxy: HAProxy, tmp_path: Path
 ) -> None:
+    statuses = await _restarted_in_turn(installation, haproxy, tmp_path, SETTINGS)
+    assert set(statuses) == {202}
+    assert await installation.value("select count(*) from receipts") == len(statuses)
+
+
+async def test_where_gateways_delay_their_stop_nothing_has_to_be_repeated(
+    installation: Installation, haproxy: HAProxy, tmp_path: Path
+) -> None:
+    repeating = ("    option redispatch 1\n", "    retry-on conn-failure empty-response\n")
+    settings = SETTINGS.replace("    retries 2\n", "    retries 0\n")
+    for line in repeating:
+        settings = settings.replace(line, "")
+    installation.environment["RELAY_SHUTDOWN_DELAY_SECS"] = "5"
+    statuses = await _restarted_in_turn(installation, haproxy, tmp_path, settings)
+    assert set(statuses) == {202}
+
+
+async def _restarted_in_turn(installation: Installation, haproxy: HAProxy, folder: Path, settings: str) -> list[int]:
+    """Restart two gateways in turn behind HAProxy, while senders post; answers the statuses that they got."""
     gateways = [installation.gateway(), installation.gateway()]
     port, watch = free_port(), free_port()
-    settings = SETTINGS.replace("bind :8000", f"bind {LOOPBACK}:{port}")
+    settings = settings.replace("bind :8000", f"bind {LOOPBACK}:{port}")
     for number, gateway in enumerate(gateways, start=1):
         settings = settings.replace(f"10.0.0.1{number}:8080", gateway.url.removeprefix("http://"))
     settings += WATCHED.format(bind=f"{LOOPBACK}:{watch}")
     url, both = f"http://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{watch}/both"
-    with haproxy.running(tmp_path, settings):
+    with haproxy.running(folder, settings):
         async with httpx.AsyncClient(trust_env=False, timeout=DEADLINE) as client:
             await eventually(lambda: _says_yes(client, both), DEADLINE, "HAProxy has found the gateways")
             over = asyncio.Event()
@@ -47,9 +66,7 @@ async def test_senders_with_keys_see_nothing_of_gateways_that_are_restarted_in_t
                 assert await asyncio.to_thread(lambda each=gateway: each.started)  # type: ignore[misc]  # its type is plain
                 await eventually(lambda: _says_yes(client, both), DEADLINE, "HAProxy has found it again")
             over.set()
-            statuses = [status for sent in await asyncio.gather(*senders) for status in sent]
-    assert set(statuses) == {202}
-    assert await installation.value("select count(*) from receipts") == len(statuses)
+            return [status for sent in await asyncio.gather(*senders) for status in sent]
 
 
 async def _says_yes(client: httpx.AsyncClient, url: str) -> bool:
