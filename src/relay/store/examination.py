@@ -38,6 +38,20 @@ class Reachable:
     transport: Transport
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A session that statements of Relay wait for. `table` is None where no table can be named, `began_ago` where we
+    may not see it, and role and name of a prepared transaction, whose pid is 0."""
+
+    pid: int
+    role: str | None
+    name: str | None
+    table: str | None
+    began_ago: float | None
+    waiters: int
+    waiting_for: float
+
+
 class Examination:
     """Questions to one database. All raise `StoreUnavailable`."""
 
@@ -62,6 +76,18 @@ class Examination:
         async with self._database.connection() as connection:
             rows = await connection.fetch(statements.text("foreign_tables"), list(tables()))
         return tuple(row["name"] for row in rows)
+
+    async def sessions(self) -> dict[str, int]:
+        """How many sessions of this database there are by each name that Relay's processes give theirs."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("sessions_by_name"))
+        return {row["name"]: row["sessions"] for row in rows}
+
+    async def holders(self, seconds: float) -> tuple[Holder, ...]:
+        """Whom statements of Relay have waited for so long, or longer; the one that is waited for longest first."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(statements.text("who_holds_locks"), seconds)
+        return tuple(Holder(**row) for row in rows)
 
     async def endpoints(self, most: int) -> tuple[Reachable, ...]:
         """At most so many active endpoints, of whichever tenant. The database must be migrated."""

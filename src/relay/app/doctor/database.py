@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
-from relay.app.connections import check_connections, of_everything
 from relay.app.doctor.clocks import compare
 from relay.app.doctor.findings import Finding, Findings, bounded, fault, ok, warning
+from relay.app.doctor.sessions import examine_connections, examine_locks
 from relay.app.faults import CannotRun
 from relay.app.installation import Installation, check_pooler, find, unused_standbys
 from relay.app.key_notes import key_notes
@@ -25,9 +25,12 @@ from relay.store.keys import OtherKeys, check_keys
 from relay.store.migrate import check_migrated
 from relay.store.quorum import examine
 
-CONNECTIONS = 4
+CONNECTIONS = 5
 CONNECT_SECONDS = 5.0
 STATEMENT_SECONDS = 5.0
+LOOK_SECONDS = 2.0
+"""After how long it is looked who holds up these checks themselves, if they have not ended: before that, too."""
+
 SILENT_SECONDS = 30.0
 """After how long without a report `/readyz` misses the dispatchers."""
 
@@ -66,20 +69,23 @@ async def _examine(
 ) -> Findings:
     asked = [
         bounded("database", _told(_server(database)), _LATE),
-        bounded("connections", _told(_connections(database, settings)), _LATE),
+        bounded("connections", _told(examine_connections(database, settings)), _LATE),
         bounded("schema", _told(_schema(database)), _LATE),
     ]
     about = [finding for findings in await asyncio.gather(*asked) for finding in findings]
     if any(finding.check == "schema" and finding.level != "ok" for finding in about):
         return tuple(about)
-    rest = await asyncio.gather(
+    rest = asyncio.gather(
         bounded("keys", _told(_keys(database, installation)), _LATE),
         bounded("quorum", _told(_quorum(database, settings.journal_quorum)), _LATE),
         bounded("dispatcher", _told(_dispatcher(database)), _LATE),
         bounded("pooler", _pooler(database, installation), _LATE),
         further(database),
     )
-    return (*about, *(finding for findings in rest for finding in findings))
+    # a lock that Relay waits for is one that these wait for as well
+    await asyncio.wait([rest], timeout=LOOK_SECONDS)
+    held = await bounded("locks", _told(examine_locks(database)), _LATE)
+    return (*about, *held, *(finding for findings in await rest for finding in findings))
 
 
 async def _told(check: Awaitable[Findings]) -> Findings:
@@ -108,14 +114,6 @@ def _role(role: str, may_create: bool) -> Finding:
     if not may_create:
         return fault("role", f"{role} may create no table: ALTER DATABASE name OWNER TO {role}")
     return ok("role", f"{role} may create tables")
-
-
-async def _connections(database: Database, settings: Settings) -> Findings:
-    try:
-        await check_connections(database, of_everything(settings), settings)
-    except CannotRun as few:
-        return (fault("connections", str(few)),)
-    return (ok("connections", f"there are enough for the {of_everything(settings)} that all workers may open"),)
 
 
 async def _schema(database: Database) -> Findings:
