@@ -17,6 +17,7 @@ import pytest
 
 from relay.broker import Broker, BrokerUnavailable, Message
 from relay.dispatcher import consumer as consuming
+from relay.dispatcher import mode
 from relay.domain.outcome import HandBackReason
 from relay.domain.telemetry import (
     AttemptsRecorded,
@@ -416,6 +417,7 @@ async def test_a_broker_that_takes_no_writes_is_told_of_once_and_used_again_when
 ) -> None:
     """A primary that was demoted, or cannot save: it answers what it holds all the while."""
     monkeypatch.setattr(consuming, "PROBE_SECONDS", 0.02)
+    monkeypatch.setattr(mode, "REST_SECONDS", 0.02)
     endpoint = await house.endpoint(receiver.url("/ok"))
     async with house.dispatching(QUICK, broker=consumer(house, stream)):
         await house.until(lambda: modes(house) == [True])
@@ -447,7 +449,7 @@ class Deaf(MemoryBroker):
 async def test_a_broker_that_answers_and_does_not_serve_is_tried_more_and_more_seldom(
     house: House, receiver: Receiver, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consuming, "PROBE_SECONDS", 0.05)
+    monkeypatch.setattr(mode, "REST_SECONDS", 0.05)
     endpoint = await house.endpoint(receiver.url("/ok"))
     began = time.monotonic()
     async with house.dispatching(broker=Deaf(stream, consumer="deaf", emit=house.ear)):

@@ -67,7 +67,7 @@ async def publishing(
         store=Announcing(announces),
         broker=MemoryBroker(stream, consumer="publishes", emit=house.ear),
         mark_closed=tell_nobody,
-        mode=mode or Mode(alarm=alarm, emit=house.ear),
+        mode=mode or Mode(alarm=alarm, clock=time.monotonic, emit=house.ear),
         alarm=alarm,
         tuning=Publishing(poll_seconds=0.1, sweep_seconds=sweep, stands_down=stands_down, most=most),
         ambient=world,
@@ -241,7 +241,7 @@ async def test_a_publisher_whose_broker_is_away_leaves_the_lock_to_another_one(
 @pytest.fixture
 def reads(house: House) -> Mode:
     """The mode of a process that reads its broker, whatever its publisher does."""
-    mode = Mode(alarm=Alarm(time.monotonic), emit=house.ear)
+    mode = Mode(alarm=Alarm(time.monotonic), clock=time.monotonic, emit=house.ear)
     mode.served(Loop.CLAIMER)
     return mode
 

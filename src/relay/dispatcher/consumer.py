@@ -37,9 +37,11 @@ RECLAIM_EVERY_SECONDS, RECLAIM_IDLE_SECONDS, RECLAIM_MESSAGES = 5.0, 10.0, 20
 AGAIN_SECONDS = 0.25
 """After how long everything that is left over is asked for again, whether its lane has room here or not."""
 
-PROBE_SECONDS, LONGEST_PROBE_SECONDS, STEADY_SECONDS = 1.0, 30.0, 10.0
-"""Between two tries to reach a broker that is away: doubling up to the longest where it answers and does not serve, and
-the shortest again once it has served for a while."""
+PROBE_SECONDS = 1.0
+"""Between two tries of a broker that is away. How long one is left alone that comes and goes, the mode says."""
+
+NEVER_SECONDS, NO_MESSAGE = 1e9, "0-1"
+"""For how long no message has stalled, and the id of none: what a trial asks a broker for to see whether it would."""
 
 LET_GO_SECONDS = 2.0
 """For how long a stop tries to announce anew what is held."""
@@ -136,7 +138,6 @@ class Consumer:
         self._receiving: asyncio.Task[Sequence[Message]] | None = None
         self._heard_at = self._reclaimed_at = self._again_at = self._all_again_at = 0.0
         self._pause = PACE_SECONDS
-        self._patience = 0.0
         self._is_scarce = False
 
     async def run(self) -> None:
@@ -176,22 +177,26 @@ class Consumer:
             await _ended(probing)
 
     async def _probe(self) -> None:
-        """Try to read until the broker lets us. To ask what it holds would tell nothing: a replica, or a server that
-        cannot save, answers that and takes no writes, which a read of a group is."""
+        """Try all that a consumer asks until the broker lets us. To ask what it holds would tell nothing: a replica, or
+        a server that cannot save, answers that and takes no writes, which a read of a group is. And where a user lacks
+        a single command, the rest goes well."""
         while True:
-            await self._ambient.sleep(self._patience)
+            while rest := self._mode.rest_seconds:
+                await self._ambient.sleep(rest)
             try:
                 self._held.take(await self._broker.receive(count=1, wait_seconds=0))
+                self._held.take(await self._broker.reclaim(idle_seconds=NEVER_SECONDS, count=1))
+                await self._broker.acknowledge([NO_MESSAGE])
             except BrokerUnavailable as fault:
                 self._mode.lost(Loop.CLAIMER, str(fault))
-                self._patience = max(self._patience, PROBE_SECONDS)
             else:
                 self._mode.served(Loop.CLAIMER)
                 return
+            await self._ambient.sleep(PROBE_SECONDS)
 
     async def _consume(self) -> None:
         """Claim what messages name, until the broker does not serve."""
-        began = self._heard_at = self._reclaimed_at = self._ambient.monotonic()
+        self._heard_at = self._reclaimed_at = self._ambient.monotonic()
         try:
             while self._mode.is_active:
                 await self._claimer.await_room()
@@ -203,8 +208,6 @@ class Consumer:
                 elif asked_at - self._heard_at >= self._silence_seconds:
                     await self._look_without()
         except BrokerUnavailable as fault:
-            has_served = self._ambient.monotonic() - began >= STEADY_SECONDS
-            self._patience = PROBE_SECONDS if has_served else _longer(self._patience)
             self._mode.lost(Loop.CLAIMER, str(fault))
         finally:
             receiving, self._receiving = self._receiving, None
@@ -296,10 +299,6 @@ class Consumer:
             count = max(1, self._claimer.room // MESSAGE_DELIVERIES)
             self._receiving = asyncio.ensure_future(self._broker.receive(count=count, wait_seconds=WAIT_SECONDS))
         return self._receiving
-
-
-def _longer(patience: float) -> float:
-    return min(max(2 * patience, PROBE_SECONDS), LONGEST_PROBE_SECONDS)
 
 
 async def _ended(task: asyncio.Future[object] | asyncio.Task[Sequence[Message]] | asyncio.Task[None]) -> None:

@@ -158,7 +158,7 @@ class Dispatcher:
             ambient=ambient,
             emit=emit,
         )
-        self._mode = Mode(alarm=self._alarm, emit=emit)
+        self._mode = Mode(alarm=self._alarm, clock=ambient.monotonic, emit=emit)
         self._brokered = None if fleet is None or announces is None else self._of_fleet(fleet, announces)
         self._background = self._loops(process)
         self._idle = asyncio.Event()
