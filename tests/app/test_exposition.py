@@ -37,8 +37,13 @@ async def test_a_dispatcher_that_takes_nothing_new_says_so(monkeypatch: pytest.M
     assert (reply.status, reply.json()) == (503, {"status": "draining"})
 
 
-async def test_a_dispatcher_without_a_broker_or_with_one_that_serves_is_ready() -> None:
+async def test_a_dispatcher_without_a_broker_says_no_word_of_one() -> None:
     reply = await call(APP, "GET", "/readyz")
+    assert (reply.status, reply.json()) == (200, {"ready": True, "checks": {"dispatcher": "ok"}})
+
+
+async def test_a_dispatcher_whose_broker_serves_is_ready() -> None:
+    reply = await call(dispatcher_http(DISPATCHER.expose, DISPATCHER.is_draining, lambda: None), "GET", "/readyz")
     assert (reply.status, reply.json()) == (200, {"ready": True, "checks": {"dispatcher": "ok", "broker": "ok"}})
 
 

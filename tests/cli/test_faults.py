@@ -58,6 +58,7 @@ def test_without_a_command_the_help_is_shown_as_a_wrong_usage(lonely: Shell, wor
     ("words", "says"),
     [
         (("sned",), r"No such command 'sned'.* See `relay --help`\.$"),
+        (("version",), r"it is `relay --version`\. See `relay --help`\.$"),
         (("recept",), r"Did you mean 'receipt'\? See `relay --help`\.$"),
         (("endpoints", "lst"), r"Did you mean 'list'\?"),
         (("send", "a.b", "-", "nope"), r"Got unexpected extra argument \(nope\)\. See `relay send --help`\.$"),

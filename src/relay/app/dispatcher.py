@@ -98,7 +98,8 @@ async def run_dispatcher(work: Work) -> None:
             dispatcher = _dispatcher(installation, work, pools, world, emit)
             try:
                 async with watched(work.lines, spans, emit):
-                    http = dispatcher_http(metrics.exposition, work.stop.is_set, dispatcher.trouble)
+                    trouble = None if work.settings.broker_url is None else dispatcher.trouble
+                    http = dispatcher_http(metrics.exposition, work.stop.is_set, trouble)
                     await _run(dispatcher, http, work)
             except ExceptionGroup as trouble:
                 if trouble.subgroup(NoAuthorities) is None:

@@ -24,16 +24,12 @@ Expose = Callable[[str], tuple[str, bytes]]
 
 
 Trouble = Callable[[], str | None]
-"""Why deliveries do not come through the broker, None where they do or there is none."""
+"""Why deliveries do not come through the broker, None where they do."""
 
 
-def _no_broker() -> None:
-    return None
-
-
-def dispatcher_http(expose: Expose, draining: Callable[[], bool], trouble: Trouble = _no_broker) -> ASGIApp:
+def dispatcher_http(expose: Expose, draining: Callable[[], bool], trouble: Trouble | None = None) -> ASGIApp:
     """The application. `/healthz` says 503 from the moment at which the dispatcher takes nothing new, `/readyz` also
-    while it has to do without its broker."""
+    while it has to do without its broker. Without `trouble` there is no broker, and no word of one."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -46,7 +42,7 @@ def dispatcher_http(expose: Expose, draining: Callable[[], bool], trouble: Troub
     return application
 
 
-async def _answer(scope: Scope, expose: Expose, draining: Callable[[], bool], trouble: Trouble) -> Answer:
+async def _answer(scope: Scope, expose: Expose, draining: Callable[[], bool], trouble: Trouble | None) -> Answer:
     if scope["path"] not in ("/metrics", "/healthz", "/readyz"):
         return Problem(ErrorCode.NOT_FOUND, "there are /metrics, /healthz and /readyz here").answer()
     if scope["method"] not in ("GET", "HEAD"):
@@ -56,14 +52,16 @@ async def _answer(scope: Scope, expose: Expose, draining: Callable[[], bool], tr
         body = json.dumps({"status": "draining" if stopping else "ok"}).encode()
         return Answer(503 if stopping else 200, JSON, body)
     if scope["path"] == "/readyz":
-        return _readiness(draining(), trouble())
+        return _readiness(draining(), trouble)
     accept = dict(scope["headers"]).get(b"accept", b"").decode("latin-1")
     media_type, text = await asyncio.to_thread(expose, accept)
     return Answer(200, media_type.encode(), text)
 
 
-def _readiness(stopping: bool, trouble: str | None) -> Answer:
-    broker = "ok" if trouble is None else f"deliveries are polled for: {trouble}"
-    checks = {"dispatcher": "draining" if stopping else "ok", "broker": broker}
-    ready = not stopping and trouble is None
+def _readiness(stopping: bool, trouble: Trouble | None) -> Answer:
+    checks = {"dispatcher": "draining" if stopping else "ok"}
+    if trouble is not None:
+        told = trouble()
+        checks["broker"] = "ok" if told is None else f"deliveries are polled for: {told}"
+    ready = all(outcome == "ok" for outcome in checks.values())
     return Answer(200 if ready else 503, JSON, json.dumps({"ready": ready, "checks": checks}).encode())

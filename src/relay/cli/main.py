@@ -78,6 +78,8 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as fault:
+            if fault.command_name == "version":
+                raise click.UsageError("No such command 'version': it is `relay --version`.", ctx) from None
             raise click.NoSuchCommand(fault.command_name, possibilities=COMMANDS, ctx=ctx) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -302,13 +302,16 @@ def _unknown(name: str) -> Fault:
 
 def _nearest(text: str, known: Mapping[str, str]) -> list[str]:
     """Whose name may have been meant, both without the prefix: a switch written with what switches often end in, or
-    names of which only the first word is missing; else the one that is spelt most alike."""
+    names of which only the first word is missing, or that go on behind it; else the one that is spelt most alike."""
     switch = known.get(_SWITCHED.sub("", text), "")
     if switch and _BY_NAME[switch].kind is kinds.BOOLEAN:
         return [switch]
     longer = [full for short, full in known.items() if short.partition("_")[2] == text]
     if 1 <= len(longer) <= _MOST_MEANT:
         return longer
+    begun = [full for short, full in known.items() if short.startswith(f"{text}_")]
+    if 1 <= len(begun) <= _MOST_MEANT:
+        return begun
     return [known[match] for match in get_close_matches(text, known, n=1)]
 
 
