@@ -74,3 +74,9 @@ async def test_a_replica_is_a_fault(server: StreamServer) -> None:
     server.client.replicaof(LOOPBACK, free_port())
     level, text = await examined(server.url)
     assert (level, "is a replica" in text) == (Level.FAULT, True)
+
+
+async def test_a_server_that_is_asked_for_tls_and_speaks_none_says_what_to_look_at(server: StreamServer) -> None:
+    """It waits for the end of a command that never comes, as one behind a firewall does."""
+    level, text = await examined(server.url.replace("redis://", "rediss://"))
+    assert (level, "did not answer within 3 s; RELAY_BROKER_URL asks for TLS" in text) == (Level.FAULT, True)

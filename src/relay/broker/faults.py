@@ -46,6 +46,8 @@ _SAID: dict[str, str] = {
 """What the first word of a server's refusal means."""
 
 
+_PLAIN = "; RELAY_BROKER_URL asks for TLS (rediss): does it speak that there?"
+
 _NO_PRIMARY = (
     "gave no primary: no Sentinel answers, or takes what there is of sentinel_password, or knows a primary of this name"
     " that is up"
@@ -83,7 +85,7 @@ def unavailable(error: Exception, *, shown: str, stream: str, bound: float) -> B
     elif isinstance(error, AuthenticationError):
         words = _SAID["WRONGPASS"]
     elif isinstance(error, (TimeoutError, SocketTimeout)):
-        words = f"did not answer within {bound:g} s"
+        words = f"did not answer within {bound:g} s{_PLAIN if shown.startswith('rediss') else ''}"
     elif "unknown command" in str(error):  # with its arguments
         words = _NO_SENTINEL if "sentinel" in str(error).lower() else _NO_STREAMS
     elif isinstance(error, ResponseError):

@@ -76,7 +76,7 @@ def _read(text: str) -> Target:
         raise _Refused(RefusalReason.MALFORMED, "write the url in full, like https://example.com/hook")
     scheme = parts["scheme"].lower()
     if scheme not in DEFAULT_PORTS:
-        raise _Refused(RefusalReason.SCHEME, "the url must start with https://")
+        raise _Refused(RefusalReason.SCHEME, "the url must start with https://, or with http:// where that is allowed")
     if "@" in parts["authority"]:
         raise _Refused(RefusalReason.USERINFO, "put credentials in a header, not before an @ in the url")
     if parts["fragment"] is not None:
