@@ -162,3 +162,31 @@ async def test_trimming_by_somebody_else_leaves_nothing_to_trip_over(redis_groun
     assert list(await broker.reclaim(idle_seconds=0, count=10)) == []
     assert await broker.standing() == Standing(unread=3, pending=0)
     assert deliveries(tuple(await broker.receive(count=10, wait_seconds=0))) == ids(3, first=8)
+
+
+@pytest.mark.parametrize("moved_to", ["9999999999999-0", "18446744073709551615-18446744073709551615"])
+async def test_a_group_that_was_moved_past_the_stream_is_made_anew_by_the_next_look_for_what_stalled(
+    redis_ground: RedisGround, moved_to: str
+) -> None:
+    """It would read nothing for years, and whatever is announced would stay in the stream."""
+    reader, announcer = redis_ground.consumer("a"), redis_ground.consumer("b")
+    await reader.receive(count=1, wait_seconds=0)
+    redis_ground.server.client.xgroup_setid(STREAM, GROUP, moved_to)
+    await announcer.announce([[each] for each in ids(3)])
+    assert list(await reader.receive(count=10, wait_seconds=0)) == []
+    await reader.reclaim(idle_seconds=60, count=1)
+    messages = await reader.receive(count=10, wait_seconds=0)
+    assert deliveries(tuple(messages)) == ids(3)
+    await reader.acknowledge([message.id for message in messages])
+    assert (redis_ground.server.client.xlen(STREAM), redis_ground.told) == (0, [BrokerEmptied()])
+
+
+async def test_a_group_at_the_last_entry_of_an_empty_stream_stays(redis_ground: RedisGround) -> None:
+    broker = redis_ground.consumer()
+    await broker.announce([ids(1)])
+    (message,) = await broker.receive(count=1, wait_seconds=0)
+    await broker.reclaim(idle_seconds=60, count=1)
+    await broker.acknowledge([message.id])
+    await broker.reclaim(idle_seconds=60, count=1)
+    await broker.receive(count=1, wait_seconds=0)
+    assert redis_ground.told == []

@@ -200,6 +200,20 @@ async def test_a_key_that_holds_something_else_is_named(own_server: OwnServer, c
     await works(connect(f"{server.url}?stream=relay.second"))
 
 
+async def test_a_stream_that_has_come_to_the_last_id_is_to_be_removed(own_server: OwnServer, connect: Connect) -> None:
+    server = own_server()
+    broker = connect(server.url)
+    await works(broker)
+    last = 2**64 - 1
+    server.client.xadd(STREAM, {"a": "b"}, id=f"{last}-{last}")
+    await broker.receive(count=1, wait_seconds=0)
+    for call in (broker.announce([ids(1)]), broker.standing()):
+        with pytest.raises(BrokerUnavailable, match=f"remove that key .DEL {STREAM}."):
+            await call
+    server.client.delete(STREAM)
+    await works(broker)
+
+
 async def test_two_streams_on_one_server_know_nothing_of_each_other(own_server: OwnServer, connect: Connect) -> None:
     server = own_server()
     first, second = connect(server.url), connect(f"{server.url}?stream=relay.second")

@@ -48,6 +48,12 @@ _SAID: dict[str, str] = {
 
 _PLAIN = "; RELAY_BROKER_URL asks for TLS (rediss): does it speak that there?"
 
+_SAID_OF_THE_LAST = ("invalid start ID for the interval", "exhausted the last possible ID")
+_AT_THE_LAST = (
+    "has an entry with the last possible id under the key {stream}, which Relay did not write and behind which nothing"
+    " can be added: remove that key (DEL {stream}); what was announced is announced again"
+)
+
 _NO_PRIMARY = (
     "gave no primary: no Sentinel answers, or takes what there is of sentinel_password, or knows a primary of this name"
     " that is up"
@@ -86,6 +92,8 @@ def unavailable(error: Exception, *, shown: str, stream: str, bound: float) -> B
         words = _SAID["WRONGPASS"]
     elif isinstance(error, (TimeoutError, SocketTimeout)):
         words = f"did not answer within {bound:g} s{_PLAIN if shown.startswith('rediss') else ''}"
+    elif any(said in str(error) for said in _SAID_OF_THE_LAST):
+        words = _AT_THE_LAST.format(stream=stream)
     elif "unknown command" in str(error):  # with its arguments
         words = _NO_SENTINEL if "sentinel" in str(error).lower() else _NO_STREAMS
     elif isinstance(error, ResponseError):

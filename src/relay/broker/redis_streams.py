@@ -24,7 +24,7 @@ from relay.broker.broker import LONGEST_WAIT_SECONDS, BrokerUnavailable, Message
 from relay.broker.client import MOST_CONNECTIONS, Client, ServerFacts, answer_seconds
 from relay.broker.entries import FIELD, Entries, read_claimed, read_new, written
 from relay.broker.faults import code_of, is_emptied, unavailable
-from relay.broker.scripts import FINISH, FORGET, STANDING
+from relay.broker.scripts import AMEND, FINISH, FORGET, STANDING
 from relay.domain.telemetry import BrokerEmptied, BrokerEntriesDropped, Listener
 
 GROUP = "dispatchers"
@@ -127,8 +127,8 @@ class RedisStreams:
     async def _claim(self, idle_seconds: float, count: int) -> Entries:
         stream, idle, gone = self._address.stream, round(idle_seconds * 1000), round(GONE_SECONDS * 1000)
         claim = ("XAUTOCLAIM", stream, GROUP, self._consumer, idle, self._claims_from, "COUNT", count)
-        forget = ("EVAL", FORGET, 1, stream, GROUP, gone, "")
-        claimed, _forgotten = await self._client.ask_all((claim, forget))
+        amend, forget = ("EVAL", AMEND, 1, stream, GROUP), ("EVAL", FORGET, 1, stream, GROUP, gone, "")
+        _amended, claimed, _forgotten = await self._client.ask_all((amend, claim, forget))
         self._claims_from, entries = read_claimed(claimed)
         return entries
 

@@ -1,4 +1,4 @@
-"""What must be one step for the server: three scripts in its Lua, each run as a whole.
+"""What must be one step for the server: four scripts in its Lua, each run as a whole.
 
 Owns what asks and acts, or asks twice, at one moment. `KEYS[1]` is the stream and `ARGV[1]` the group.
 """
@@ -26,6 +26,29 @@ milliseconds ago the oldest of the first was added, which its id tells.
 The server's own `lag` is null after deletes, and wrong after trims before 7.4.2; every acknowledged message is deleted
 here. The entries themselves cannot be wrong.
 """
+
+AMEND = """
+local function number(id)
+  local first, second = string.match(id, '^(%d+)-(%d+)$')
+  return string.rep('0', 20 - #first) .. first .. string.rep('0', 20 - #second) .. second
+end
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+local stream = redis.call('XINFO', 'STREAM', KEYS[1])
+local last = ''
+for at = 1, #stream, 2 do
+  if stream[at] == 'last-generated-id' then last = number(stream[at + 1]) end
+end
+for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+  local of = {}
+  for at = 1, #group, 2 do of[group[at]] = group[at + 1] end
+  if of['name'] == ARGV[1] and number(of['last-delivered-id']) > last then
+    return redis.call('XGROUP', 'DESTROY', KEYS[1], ARGV[1])
+  end
+end
+return 0
+"""
+"""Remove a group that somebody has moved past the last entry that there ever was: it would read none of those that are
+added until their ids, which are times, come there. Whoever reads makes it anew, and reads them."""
 
 FORGET = """
 local forgotten = 0
