@@ -8,6 +8,7 @@ import pytest
 
 from relay.broker import LONGEST_WAIT_SECONDS, Address, AddressRefused, read_address
 from relay.broker.client import SOCKET_SECONDS
+from tests.support.certificates import issue
 
 
 def test_a_plain_url_is_a_host_with_the_usual_port() -> None:
@@ -38,7 +39,7 @@ def test_sentinels_are_named_with_what_they_watch() -> None:
 
 @pytest.mark.parametrize("scheme", ["rediss", "rediss+sentinel"])
 def test_tls_has_its_files_from_the_url(scheme: str, tmp_path: Path) -> None:
-    (authority := tmp_path / "authority.pem").touch()
+    authority = issue(tmp_path, "cache").authority
     read = read_address(f"{scheme}://cache/1?ssl_ca_certs={authority}&ssl_check_hostname=false&ssl_cert_reqs=none")
     assert read.tls == {"ssl_ca_certs": str(authority), "ssl_check_hostname": False, "ssl_cert_reqs": "none"}
 
@@ -54,8 +55,34 @@ def test_no_credential_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("ssl_ca_certs={key}", "ssl_ca_certs in the broker's url: .* holds no certificate"),
+        ("ssl_ca_certs={folder}", "ssl_ca_certs in the broker's url: .* holds no certificate"),
+        ("ssl_certfile={authority}&ssl_keyfile={key}", "ssl_certfile in the broker's url: .* is no certificate whose"),
+        ("ssl_certfile={authority}", "ssl_certfile in the broker's url: .* is no certificate whose"),
+    ],
+)
+def test_a_file_for_tls_that_is_none_is_named_with_its_option(options: str, why: str, tmp_path: Path) -> None:
+    made = issue(tmp_path, "cache")
+    with pytest.raises(AddressRefused, match=why):
+        read_address("rediss://cache?" + options.format(key=made.key, authority=made.authority, folder=tmp_path))
+
+
+def test_a_certificate_of_ones_own_comes_with_its_key(tmp_path: Path) -> None:
+    made = issue(tmp_path, "cache")
+    read = read_address(f"rediss://cache?ssl_certfile={made.certificate}&ssl_keyfile={made.key}")
+    assert read.tls == {"ssl_certfile": str(made.certificate), "ssl_keyfile": str(made.key)}
+
+
+def test_a_scheme_may_be_written_large() -> None:
+    assert read_address("REDIS://cache").shown == "redis://cache"
+
+
+@pytest.mark.parametrize(
     ("url", "why"),
     [
+        ("redis://cache:0", "has port 0"),
         ("cache:6379", "must begin with"),
         ("http://cache", "must begin with"),
         ("redis://", "names no host"),

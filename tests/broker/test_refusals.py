@@ -252,10 +252,26 @@ async def test_an_old_server_is_refused_with_its_version(connect: Connect, versi
         await broker.close()
 
 
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"E"])
+async def test_what_was_reached_and_is_something_else_is_not_said_to_be_out_of_reach(
+    connect: Connect, answer: bytes
+) -> None:
+    """A web server, or PostgreSQL, which hangs up; or what waits for a handshake of TLS."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(serve, LOOPBACK, 0) as server:
+        broker = connect(f"redis://{LOOPBACK}:{server.sockets[0].getsockname()[1]}")
+        await refuses(broker, "does not answer as Redis and Valkey do: something else is at that address, or it speaks")
+        await broker.close()
+
+
 @pytest.mark.parametrize(
     "answer",
     [
-        b"",
         b"-ERR no thanks\r\n",
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         b"$much\r\n",

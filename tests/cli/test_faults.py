@@ -95,6 +95,26 @@ def test_all_faults_of_the_settings_are_told_at_once_by_every_command(lonely: Sh
     ]
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://cache/abc",
+        "redis://cache/0/1",
+        "redis://cache?sream=x",
+        "redis://cache:0",
+        "redis+sentinel://cache",
+        "rediss://cache?ssl_ca_certs=/nowhere.pem",
+        "rediss://cache?ssl_ca_certs=/etc/hostname",
+        "redis://default:9021?hunter2@cache",
+    ],
+)
+def test_a_brokers_url_that_a_dispatcher_refuses_is_found_before_it_starts(lonely: Shell, url: str) -> None:
+    told = [lonely.run(command, environment={"RELAY_BROKER_URL": url}) for command in ("config", "dispatcher")]
+    assert [(done.returncode, b"hunter2" in done.stderr + done.stdout) for done in told] == [(2, False)] * 2
+    assert told[0].stderr == told[1].stderr
+    assert only_line(told[0].stderr).startswith("RELAY_BROKER_URL ")
+
+
 @pytest.mark.parametrize("command", ["gateway", "dispatcher", "migrate", "up"])
 def test_an_outside_database_without_keys_is_a_wrong_usage(lonely: Shell, command: str) -> None:
     settings = {

@@ -16,6 +16,7 @@ password was not encoded.
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +64,7 @@ class Address:
 def read_address(url: str) -> Address:
     """Read a broker's url. Raises `AddressRefused`."""
     scheme, mark, _ = url.partition("://")
+    scheme = scheme.lower()
     if not mark or scheme not in _SCHEMES:
         raise AddressRefused(f"the broker's url must begin with one of {', '.join(f'{each}://' for each in _SCHEMES)}")
     encrypted, watched = _SCHEMES[scheme]
@@ -79,6 +81,7 @@ def read_address(url: str) -> Address:
     tls = {name: options.pop(name) for name in _TLS if name in options}
     if tls and not encrypted:
         raise AddressRefused(f"{min(tls)} in the broker's url needs TLS: rediss:// or rediss+sentinel://")
+    _look_into(tls)
     if not watched and not options.keys().isdisjoint(_OF_SENTINELS):
         raise AddressRefused("sentinel_username and sentinel_password are for urls of Sentinels (redis+sentinel://)")
     return Address(
@@ -109,6 +112,8 @@ def _hosts(places: str, port: int) -> tuple[tuple[str, int], ...]:
             raise AddressRefused(f"{place!r} in the broker's url is no host with a port") from None
         if not host:
             raise AddressRefused("the broker's url names no host")
+        if own == 0:
+            raise AddressRefused(f"{place!r} in the broker's url has port 0, at which nobody answers")
         found.append((unquote(host), port if own is None else own))
     return tuple(found)
 
@@ -129,6 +134,25 @@ def _file(text: str) -> str:
     if not Path(text).exists():
         raise AddressRefused(f"{text!r}, which the broker's url names, does not exist")
     return text
+
+
+def _look_into(tls: Mapping[str, str | bool]) -> None:
+    """Whatever else a connection finds out about its files would be said of the server."""
+    context = ssl.create_default_context()
+    authorities, certificate, key = (tls.get(name) for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"))
+    try:
+        if authorities:
+            context.load_verify_locations(cafile=str(authorities))
+    except OSError:
+        raise AddressRefused(f"ssl_ca_certs in the broker's url: {authorities!r} holds no certificate") from None
+    try:
+        if certificate:
+            context.load_cert_chain(str(certificate), str(key) if key else None, password="")
+    except OSError:
+        raise AddressRefused(
+            f"ssl_certfile in the broker's url: {certificate!r} is no certificate whose key, without a password, is in"
+            f" {key or certificate!r}"
+        ) from None
 
 
 def _yes_or_no(text: str) -> bool:

@@ -15,6 +15,7 @@ from redis.asyncio import Connection, ConnectionPool, Redis, Sentinel, SSLConnec
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import InvalidResponse
 from redis.utils import str_if_bytes
 
 from relay.broker.address import Address
@@ -141,7 +142,11 @@ async def _greet(connection: Connection) -> None:
         await connection.on_connect()
         await connection.send_command("INFO", "server", check_health=False)
         told = await connection.read_response()
-    except ValueError as error:  # the library reads what should be a number
+    except (ValueError, InvalidResponse) as error:  # the library reads what should be a number
+        raise Unusable(_NO_SERVER) from error
+    except ConnectionLost as error:
+        if _HUNG_UP not in str(error):
+            raise
         raise Unusable(_NO_SERVER) from error
     facts = _parsed(told) if isinstance(told, bytes) else {}
     version = facts.get("redis_version", "")
@@ -152,7 +157,8 @@ async def _greet(connection: Connection) -> None:
         raise Unusable(f"is Redis {version}, and Relay needs Redis {OLDEST_VERSION}.0 or newer, or Valkey")
 
 
-_NO_SERVER = "does not answer as Redis and Valkey do: something else is at that address"
+_HUNG_UP = "closed by server"
+_NO_SERVER = "does not answer as Redis and Valkey do: something else is at that address, or it speaks TLS (rediss://)"
 
 
 def _parsed(told: bytes | str) -> dict[str, str]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import click
 from rich.text import Text
 
+from relay.app.brokerage import broker_address
+from relay.cli.failures import WRONG_USAGE, CommandFailed
 from relay.cli.options import example, json_option
 from relay.cli.reading import read_settings
 from relay.cli.rendering import facts, show, table, words
 from relay.cli.streams import Streams
-from relay.settings import Effective, Origin, cautions, effective
+from relay.settings import Effective, Origin, SettingsError, cautions, effective
 
 
 @click.command("config", epilog=example("RELAY_WORKERS=2 relay config"))
@@ -24,6 +26,10 @@ def command(streams: Streams) -> None:
     Secrets are stars. If something is wrong with the environment, all that is wrong is told instead.
     """
     settings = read_settings()
+    try:
+        broker_address(settings)  # whoever asks whether the settings are right hears what a dispatcher would say
+    except SettingsError as fault:
+        raise CommandFailed(str(fault), WRONG_USAGE) from fault
     for caution in cautions(settings):
         streams.note(caution)
     rows = effective(settings)
