@@ -5,6 +5,7 @@ The broker is the one in memory, which passes the suite that Redis passes; the d
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,7 @@ import pytest
 from relay.broker import Broker, BrokerUnavailable, Message
 from relay.dispatcher import consumer as consuming
 from relay.dispatcher import mode
+from relay.domain.housekeeping import BrokerStrangersFound
 from relay.domain.outcome import HandBackReason
 from relay.domain.telemetry import (
     AttemptsRecorded,
@@ -484,6 +486,28 @@ async def test_a_bug_in_a_transport_ends_its_loop_which_is_told_and_begun_anew(
         await house.until(lambda: len(attempted(house)) == 20)
     assert [(type(told.error), told.loop) for told in house.heard(LoopCrashed)] == [(ValueError, Loop.CLAIMER)]
     assert modes(house)[-1:] == [True]
+
+
+async def test_words_for_another_installation_are_told_of_once_a_minute(
+    house: House, receiver: Receiver, stream: MemoryStream
+) -> None:
+    """Two installations on one stream: each takes what is for the other, which is late then."""
+    endpoint, other = await house.endpoint(receiver.url("/ok")), consumer(house, stream, "other")
+    async with house.dispatching(broker=consumer(house, stream)):
+        await house.until(lambda: modes(house) == [True])
+        await house.events(50, endpoint)
+        await house.until(lambda: len(attempted(house)) == 50)
+        await other.announce([list(attempted(house))])  # ours, and delivered: nobody is a stranger
+        await quiet(other)
+        assert not house.heard(BrokerStrangersFound)
+        async with asyncio.timeout(10):
+            while not house.heard(BrokerStrangersFound):
+                await other.announce([[uuid4() for _ in range(7)]])
+                await quiet(other)
+        for _ in range(3):
+            await other.announce([[uuid4() for _ in range(7)]])
+            await quiet(other)
+    assert [told.count for told in house.heard(BrokerStrangersFound)] == [7]
 
 
 async def test_what_is_taken_over_from_others_stays_within_the_bound_of_what_is_held(

@@ -87,6 +87,7 @@ def _name(value: object) -> str:
         (DISPATCHER, t.BrokerModeChanged(active=True, reason=""), {"relay_broker_mode": 1}),
         (DISPATCHER, t.BrokerEmptied(), {"relay_broker_emptied_total": 1}),
         (DISPATCHER, t.BrokerEntriesDropped(3), {"relay_broker_entries_dropped_total": 3}),
+        (DISPATCHER, h.BrokerStrangersFound(5), {"relay_broker_strangers_total": 5}),
         (DISPATCHER, h.DaysDropped(h.DayTable.JOURNAL, 2), {"relay_partitions_dropped_total{table=journal}": 2}),
         (DISPATCHER, h.EventsPruned("2026-11-30", 7, 1), {"relay_events_pruned_total": 7}),
         (DISPATCHER, t.LoopHeldUp(t.Loop.PRUNER, "busy", 60.0), {"relay_loop_held_up_total{loop=pruner}": 1}),

@@ -41,6 +41,7 @@ DISPATCHER = {
     "relay_broker_mode",
     "relay_broker_emptied_total",
     "relay_broker_entries_dropped_total",
+    "relay_broker_strangers_total",
     "relay_unaccounted_deliveries",
     "dlq_depth{consumer}",
     "receipts_open_age_seconds{stat}",

@@ -117,6 +117,10 @@ class Claimer:
             await self._boarding.look_ahead()
         return claim
 
+    async def strangers(self, announced: Sequence[UUID]) -> int:
+        """How many of these are no deliveries of this installation. Raises `StoreUnavailable`."""
+        return len(await self._queue.strangers(announced))
+
     async def mark_closed(self, after: UUID) -> None:
         """Tell of the closed lanes behind `after` in which something is due, and take nothing. Raises
         `StoreUnavailable`."""

@@ -26,6 +26,7 @@ from relay.dispatcher.claimer import PACE_SECONDS, Claimer
 from relay.dispatcher.flights import Flights
 from relay.dispatcher.mode import Mode
 from relay.domain.ambient import Ambient
+from relay.domain.housekeeping import BrokerStrangersFound
 from relay.domain.telemetry import Listener, Loop, LoopSucceeded
 
 WAIT_SECONDS = 2.0
@@ -45,6 +46,9 @@ NEVER_SECONDS, NO_MESSAGE = 1e9, "0-1"
 
 LET_GO_SECONDS = 2.0
 """For how long a stop tries to announce anew what is held."""
+
+STRANGERS_EVERY_SECONDS, STRANGERS_SECONDS = 1.0, 60.0
+"""How often it is looked whether messages are for this installation, and how often it is told that they are not."""
 
 MOST_HELD = 2_000
 """Deliveries that are left over in one process at the most."""
@@ -137,6 +141,7 @@ class Consumer:
         self._held = Held()
         self._receiving: asyncio.Task[Sequence[Message]] | None = None
         self._heard_at = self._reclaimed_at = self._again_at = self._all_again_at = 0.0
+        self._strangers_at = 0.0
         self._pause = PACE_SECONDS
         self._is_scarce = False
 
@@ -279,7 +284,17 @@ class Consumer:
         self._again_at = asked_at + self._pause
         if done:
             await self._broker.acknowledge(done)
+        if not claim.deliveries and not claim.left_over:
+            await self._look_for_strangers(asked, asked_at)
         await self._claimer.pace(asked_at, claim)
+
+    async def _look_for_strangers(self, asked: Sequence[UUID], now: float) -> None:
+        """Nothing of these was there to be claimed. Others may have been faster; or they are not ours at all."""
+        if now >= self._strangers_at:
+            count = await self._claimer.strangers(asked)
+            self._strangers_at = now + (STRANGERS_SECONDS if count else STRANGERS_EVERY_SECONDS)
+            if count:
+                self._emit(BrokerStrangersFound(count))
 
     async def _look_without(self) -> None:
         """Nothing was announced for long. There may be nothing, or nobody who announces: look, and poll for as long as

@@ -1,4 +1,5 @@
-"""What the housekeeping tells: how the queue stands, and what went because it is no longer kept.
+"""What the housekeeping tells: how the queue stands, what went because it is no longer kept, and what was
+announced and was never kept here.
 
 Owns these happenings, which are part of the union in `telemetry`, and the tables that have days.
 """
@@ -66,3 +67,14 @@ class EventsPruned:
     day: str
     count: int
     kept: int
+
+
+# What was never kept here.
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStrangersFound:
+    """The broker named so many deliveries that this database does not have: another installation uses the same stream,
+    or did. Each then takes words that are for the other, which is late."""
+
+    count: int

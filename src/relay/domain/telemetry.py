@@ -21,7 +21,7 @@ from relay.domain.attempt import AckFact, AttemptFact
 from relay.domain.breaker import BreakerState
 from relay.domain.delivery import DeadReason
 from relay.domain.failure import FailureReason
-from relay.domain.housekeeping import DaysDropped, EventsPruned, QueueMeasured, ReportingEnded
+from relay.domain.housekeeping import BrokerStrangersFound, DaysDropped, EventsPruned, QueueMeasured, ReportingEnded
 from relay.domain.outcome import DeferralReason, HandBackReason, OutcomeClass
 from relay.domain.receipt import ReceiptOutcome
 from relay.domain.trace import ServedTrace
@@ -458,6 +458,7 @@ Happening = (
     | BrokerModeChanged
     | BrokerEmptied
     | BrokerEntriesDropped
+    | BrokerStrangersFound
     | DaysDropped
     | EventsPruned
     | LoopStarted

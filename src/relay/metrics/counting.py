@@ -106,6 +106,7 @@ class Counting:
             t.BrokerModeChanged: (self._switched, frozenset({names.BROKER_MODE})),
             t.BrokerEmptied: (self._emptied, frozenset({names.BROKER_EMPTIED})),
             t.BrokerEntriesDropped: (self._alien, frozenset({names.BROKER_ENTRIES_DROPPED})),
+            h.BrokerStrangersFound: (self._strangers, frozenset({names.BROKER_STRANGERS})),
             h.DaysDropped: (self._dropped, frozenset({names.DAYS_DROPPED})),
             h.EventsPruned: (self._pruned, frozenset({names.EVENTS_PRUNED})),
             t.LoopHeldUp: (self._held_up, frozenset({names.LOOP_HELD_UP})),
@@ -259,6 +260,9 @@ class Counting:
 
     def _alien(self, happening: t.BrokerEntriesDropped) -> None:
         self._add(names.BROKER_ENTRIES_DROPPED, happening.count)
+
+    def _strangers(self, happening: h.BrokerStrangersFound) -> None:
+        self._add(names.BROKER_STRANGERS, happening.count)
 
     def _dropped(self, happening: h.DaysDropped) -> None:
         self._add(names.DAYS_DROPPED, happening.count, (happening.table,))

@@ -92,6 +92,7 @@ LEVELS: dict[type[t.Happening], int | Callable[[Any], int]] = {
     t.BrokerModeChanged: _of_broker,
     t.BrokerEmptied: WARNING,
     t.BrokerEntriesDropped: WARNING,
+    h.BrokerStrangersFound: WARNING,
     h.DaysDropped: INFO,
     h.EventsPruned: INFO,
     t.LoopStarted: DEBUG,

@@ -249,6 +249,11 @@ BROKER_EMPTIED = _counter(
 BROKER_ENTRIES_DROPPED = _counter(
     "relay_broker_entries_dropped_total", _DISPATCHER, "Entries of the broker's stream that Relay could not read"
 )
+BROKER_STRANGERS = _counter(
+    "relay_broker_strangers_total",
+    _DISPATCHER,
+    "Deliveries that the broker named and that are not in this database; looked at now and then",
+)
 UNACCOUNTED = _report("relay_unaccounted_deliveries", "Deliveries that the last verification could not account for")
 DLQ_DEPTH = _report("dlq_depth", "Dead letters that wait for a person", *_per_consumer())
 DLQ_INFLOW = Metric(
@@ -314,6 +319,7 @@ TABLE: tuple[Metric, ...] = (
     BROKER_MODE,
     BROKER_EMPTIED,
     BROKER_ENTRIES_DROPPED,
+    BROKER_STRANGERS,
     UNACCOUNTED,
     DLQ_DEPTH,
     DLQ_INFLOW,

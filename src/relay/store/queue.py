@@ -270,6 +270,11 @@ class Queue:
         async with self._records.connection() as connection:
             return Counter(row[0] for row in await connection.fetch(statements.text("bury_removed"), batch))
 
+    async def strangers(self, deliveries: Sequence[UUID]) -> list[UUID]:
+        """Those of these that this database knows nothing of."""
+        async with self._claims.connection() as connection:
+            return [row[0] for row in await connection.fetch(statements.text("strangers"), deliveries)]
+
     async def seconds_to_next_due(self, allowance: Allowance = EVERYTHING) -> float | None:
         """Seconds until the earliest lane has something to claim (negative: it has by now), None if none ever will.
 

@@ -328,6 +328,13 @@ select d.id from unnest($1::uuid[], $2::uuid[]) as o (delivery, token)
 join deliveries d on d.id = o.delivery and d.lease_token = o.token
 order by d.id for no key update of d;
 
+-- name: strangers
+-- parameters: deliveries uuid[]
+-- index: deliveries_pkey
+-- Those that are no deliveries here.
+select a.id from unnest($1::uuid[]) as a (id)
+where not exists (select from deliveries d where d.id = a.id offset 0);
+
 -- name: close_breakers
 -- parameters:
 -- index: endpoint_state_breaker
