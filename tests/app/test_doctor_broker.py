@@ -8,10 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from relay.app.doctor.broker import examine_broker
+from relay.app.doctor.broker import examine_broker, examine_strangers
 from relay.app.doctor.findings import Level
 from relay.broker import RedisStreams, read_address
 from relay.settings import read
+from relay.store.database import Database
+from tests.support.dispatching import House
 from tests.support.installation import LOOPBACK, free_port
 from tests.support.stream_server import StreamServer, valkey
 
@@ -80,3 +82,22 @@ async def test_a_server_that_is_asked_for_tls_and_speaks_none_says_what_to_look_
     """It waits for the end of a command that never comes, as one behind a firewall does."""
     level, text = await examined(server.url.replace("redis://", "rediss://"))
     assert (level, "did not answer within 3 s; RELAY_BROKER_URL asks for TLS" in text) == (Level.FAULT, True)
+
+
+async def test_a_stream_that_another_installation_uses_too_is_a_warning(
+    server: StreamServer, database_dsn: str, database: Database
+) -> None:
+    house, settings = House(database_dsn, database), read({"RELAY_BROKER_URL": server.url})
+    broker = RedisStreams(read_address(server.url), consumer="a", emit=lambda _: None)
+    assert await examine_strangers(settings, database) == ()
+    await house.events(2, await house.endpoint("https://receiver.invalid/"))
+    async with database.connection() as connection:
+        ours = [row[0] for row in await connection.fetch("select id from deliveries")]
+    await broker.announce([ours])
+    assert await examine_strangers(settings, database) == ()
+    await broker.announce([[UUID(int=1)]])
+    await broker.receive(count=9, wait_seconds=0)
+    (finding,) = await examine_strangers(settings, database)
+    assert (finding.check, finding.level) == ("broker", Level.WARNING)
+    assert finding.text.startswith(f"1 of 3 deliveries that {server.url} names are not in this database: another")
+    await broker.close()

@@ -40,6 +40,11 @@ def read_new(reply: Sequence[tuple[bytes, Sequence[Entry]]] | None) -> Entries:
     return _told_apart(reply[0][1]) if reply else Entries()
 
 
+def read_all(reply: Sequence[Entry]) -> Entries:
+    """What XRANGE answered."""
+    return _told_apart(reply)
+
+
 def read_claimed(reply: tuple[bytes, Sequence[Entry]] | tuple[bytes, Sequence[Entry], object]) -> tuple[bytes, Entries]:
     """What XAUTOCLAIM answered: where to go on, and the entries. A third element (from 7.0 on) names deleted entries,
     which the server has made nobody's already; before, they stand among the others as nil."""

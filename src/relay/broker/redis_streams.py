@@ -22,7 +22,7 @@ from redis.exceptions import RedisError, ResponseError
 from relay.broker.address import Address
 from relay.broker.broker import LONGEST_WAIT_SECONDS, BrokerUnavailable, Message, Standing
 from relay.broker.client import MOST_CONNECTIONS, Client, ServerFacts, answer_seconds
-from relay.broker.entries import FIELD, Entries, read_claimed, read_new, written
+from relay.broker.entries import FIELD, Entries, read_all, read_claimed, read_new, written
 from relay.broker.faults import code_of, is_emptied, unavailable
 from relay.broker.scripts import AMEND, FINISH, FORGET, STANDING
 from relay.domain.telemetry import BrokerEmptied, BrokerEntriesDropped, Listener
@@ -103,6 +103,11 @@ class RedisStreams:
     async def facts(self) -> ServerFacts:
         """What the server says of itself. Changes nothing, and makes no consumer."""
         return await self._within(self._answers_in, self._client.facts)
+
+    async def held(self, count: int) -> Sequence[Message]:
+        """The oldest messages of the stream, read or not. Changes nothing, and makes no consumer."""
+        asked = ("XRANGE", self._address.stream, "-", "+", "COUNT", count)
+        return read_all(await self._within(self._answers_in, lambda: self._client.ask(*asked))).messages
 
     async def close(self) -> None:
         """See `Broker`."""

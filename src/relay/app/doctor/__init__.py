@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 
 from relay.app.doctor import machine
-from relay.app.doctor.broker import examine_broker
+from relay.app.doctor.broker import examine_broker, examine_strangers
 from relay.app.doctor.database import examine_database
 from relay.app.doctor.findings import CHECK_SECONDS, Finding, Findings, Level, bounded, fault
 from relay.app.doctor.gateway import GatewayFound, examine_gateway
@@ -47,9 +47,10 @@ async def examine(
 
     async def further(database: Database) -> Findings:
         receivers = await examine_receivers(database, settings, endpoint, answers)
-        return (
-            receivers if endpoint is not None else (*receivers, *await examine_standing(database, windows_of(settings)))
-        )
+        if endpoint is not None:
+            return receivers
+        strangers = await examine_strangers(settings, database)
+        return (*strangers, *receivers, *await examine_standing(database, windows_of(settings)))
 
     scheme = "http" if settings.tls_cert is None else "https"
     groups = await asyncio.gather(

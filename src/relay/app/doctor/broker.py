@@ -10,6 +10,12 @@ from relay.app.brokerage import broker_address
 from relay.app.doctor.findings import Findings, bounded, fault, ok, warning
 from relay.broker import Address, BrokerUnavailable
 from relay.settings import Settings, SettingsError
+from relay.store.database import Database
+from relay.store.faults import StoreUnavailable
+from relay.store.queue import Queue
+
+MOST_COMPARED = 200
+"""Messages that are looked into for deliveries of others."""
 
 _LATE = "look at the server, or at the Sentinels, and at the network between; deliveries are polled for meanwhile"
 
@@ -22,6 +28,32 @@ async def examine_broker(settings: Settings) -> Findings:
     except SettingsError:
         return ()
     return () if address is None else await bounded("broker", _examine(address), _LATE)
+
+
+async def examine_strangers(settings: Settings, database: Database) -> Findings:
+    """Whether what the broker holds at this moment is of this installation; nothing is said where it is, or where the
+    broker is away, which is told already."""
+    try:
+        address = broker_address(settings)
+    except SettingsError:
+        return ()
+    return () if address is None else await bounded("broker", _compare(address, database), _LATE)
+
+
+async def _compare(address: Address, database: Database) -> Findings:
+    broker = transport.RedisStreams(address, consumer="doctor", emit=lambda _: None)
+    try:
+        held = {delivery for message in await broker.held(MOST_COMPARED) for delivery in message.deliveries}
+        strangers = await Queue(database, database).strangers(list(held)) if held else []
+    except (BrokerUnavailable, StoreUnavailable):
+        return ()
+    finally:
+        await broker.close()
+    if not strangers:
+        return ()
+    what = f"{len(strangers)} of {len(held)} deliveries that {address.shown} names are not in this database"
+    why = "another installation uses the same stream, and deliveries of both are late"
+    return (warning("broker", f"{what}: {why}; give each a database (/1) or a stream (?stream=NAME) of its own"),)
 
 
 async def _examine(address: Address) -> Findings:
