@@ -141,6 +141,38 @@ async def test_two_dispatchers_share_what_is_announced_and_send_nothing_twice(
     assert set(attempted(house).values()) == {1}
 
 
+async def test_a_dispatcher_that_comes_later_has_its_window_full_while_more_is_due_than_both_take(
+    house: House, stream: MemoryStream
+) -> None:
+    """What was announced before sits with the first one, whose window is full."""
+    tuning = replace(TUNING, drain_seconds=0.1, sweep_seconds=3_600.0, heartbeat_seconds=0.2)
+    async with Gate() as gate:
+        endpoint = await house.endpoint(gate.url, max_in_flight=4)
+        async with house.dispatching(tuning, broker=consumer(house, stream, "one")):
+            await house.until(lambda: modes(house) == [True])
+            await house.events(40, endpoint)
+            await gate.visits(4, 10)
+            await until_standing(consumer(house, stream, "looks"), unread=0, pending=2)
+            async with house.dispatching(tuning, broker=consumer(house, stream, "two")):
+                await gate.visits(4, 10)
+
+
+async def test_the_windows_of_a_whole_fleet_are_full_again_after_each_answer(
+    house: House, stream: MemoryStream
+) -> None:
+    """Three dispatchers, and a lane that is deeper than all of their windows: the shape of a backlog."""
+    tuning = replace(TUNING, drain_seconds=0.1, sweep_seconds=3_600.0, heartbeat_seconds=0.2)
+    async with Gate() as gate, AsyncExitStack() as stack:
+        endpoint = await house.endpoint(gate.url, max_in_flight=4)
+        for number in range(3):
+            await stack.enter_async_context(house.dispatching(tuning, broker=consumer(house, stream, str(number))))
+        await house.until(lambda: modes(house) == [True] * 3)
+        await house.events(80, endpoint)
+        for _ in range(5):
+            for visit in await gate.visits(12, 10):
+                visit.answer()
+
+
 async def test_what_the_broker_loses_is_announced_again(house: House, receiver: Receiver, stream: MemoryStream) -> None:
     """C130: the stream is emptied while everything in it waits for a lane that is full."""
     endpoint = await house.endpoint(receiver.url("/slow?ms=30"))

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from relay.dispatcher import publisher
+from relay.dispatcher import publisher, surplus
 from relay.dispatcher.alarm import Alarm
 from relay.dispatcher.mode import Mode
 from relay.dispatcher.publisher import Publisher, Publishing
@@ -330,8 +330,9 @@ class Counting(MemoryBroker):
 
 
 async def test_of_two_dispatchers_one_announces_and_the_other_one_after_it(
-    house: House, receiver: Receiver, stream: MemoryStream
+    house: House, receiver: Receiver, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(surplus, "KEPT_WINDOWS", 1_000)  # nothing is passed on, which is announced as well
     brokers = [Counting(stream, consumer=str(number), emit=house.ear) for number in range(2)]
     for broker in brokers:
         broker.told = Counter()

@@ -84,6 +84,22 @@ async def test_of_an_open_lane_what_it_may_take_now_is_ready(world: World, lead:
     assert [row for row, _ in (await look(lead)).lanes[0].rows] == [row[0] for row in rows]
 
 
+@pytest.mark.parametrize(("dispatchers", "ready"), [(0, 4), (1, 4), (3, 12)])
+async def test_of_an_open_lane_what_each_dispatcher_that_is_there_may_take_is_ready(
+    world: World, lead: Leadership, dispatchers: int, ready: int
+) -> None:
+    (lane,) = await world.add_endpoints(1, max_in_flight=2)
+    await world.owe(20, lane)
+    await world.sql(
+        "insert into heartbeats (process, kind, reported_at)"
+        " select gen_random_uuid(), 'dispatcher', now() from generate_series(1, $1) union all"
+        " select gen_random_uuid(), 'dispatcher', now() - interval '1 minute' union all"
+        " select gen_random_uuid(), 'gateway', now()",
+        dispatchers,
+    )
+    assert await seen(lead) == {lane: ready}
+
+
 async def test_a_lane_in_doubt_has_one_ready(world: World, lead: Leadership) -> None:
     (lane,) = await world.add_endpoints(1)
     await world.owe(3, lane)

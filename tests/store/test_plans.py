@@ -48,6 +48,7 @@ WHOLE_TABLES = {
     "report_heartbeat",
     "forget_heartbeats",
     "last_heartbeat",
+    "count_present",
     "read_credentials",
     "bump_schemas",
     "load_catalogue",

@@ -8,8 +8,10 @@ deliveries are looked for as if there were none.
 
 What is left over since its lane is full here is kept, and asked for again when something has landed. It counts for
 nothing in what may be read: a full lane keeps nothing from the others. But where permits are scarce nothing is read
-beyond half of `MOST_HELD`: else the oldest would be let go for what came after it. Past `MOST_HELD` deliveries the
-oldest messages are let go, and are read again by whoever reclaims them.
+beyond half of `MOST_HELD`: else the oldest would be let go for what came after it. Of one lane no more is kept than two
+windows take: the rest is announced anew for other dispatchers, with a pause that grows, so that a fleet whose windows
+are all full does not pass it round. Past `MOST_HELD` deliveries the oldest messages are let go, and are read again by
+whoever reclaims them.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from relay.dispatcher.announced import batches
 from relay.dispatcher.claimer import PACE_SECONDS, Claimer
 from relay.dispatcher.flights import Flights
 from relay.dispatcher.mode import Mode
+from relay.dispatcher.surplus import Surplus
 from relay.domain.ambient import Ambient
 from relay.domain.housekeeping import BrokerStrangersFound
 from relay.domain.telemetry import Listener, Loop, LoopSucceeded
@@ -139,6 +142,7 @@ class Consumer:
         self._ambient = ambient
         self._emit = emit
         self._held = Held()
+        self._surplus = Surplus(flights.lanes)
         self._receiving: asyncio.Task[Sequence[Message]] | None = None
         self._heard_at = self._reclaimed_at = self._again_at = self._all_again_at = 0.0
         self._strangers_at = 0.0
@@ -152,6 +156,10 @@ class Consumer:
                 await self._consume()
             else:
                 await self._poll()
+
+    def meet(self, dispatchers: int) -> None:
+        """So many dispatchers there are, with this one."""
+        self._surplus.is_wanted = dispatchers > 1
 
     async def let_go(self) -> None:
         """Announce anew what is held, so that others have it at once, and be a consumer no more."""
@@ -282,6 +290,10 @@ class Consumer:
         self._is_scarce = 2 * len(self._held) >= MOST_HELD and 2 * len(claim.deliveries) >= most
         self._pause = PACE_SECONDS if claim.deliveries else min(2 * self._pause, AGAIN_SECONDS)
         self._again_at = asked_at + self._pause
+        if surplus := self._surplus.of(self._held.left_over(), asked_at):
+            # before it is held no more: if it is not taken, it is left to whoever reclaims it
+            await self._broker.announce(batches(surplus))
+            done += self._held.settle(surplus, {})
         if done:
             await self._broker.acknowledge(done)
         if not claim.deliveries and not claim.left_over:

@@ -300,6 +300,7 @@ class Dispatcher:
             every_seconds=self._tuning.heartbeat_seconds,
             ambient=ambient,
             emit=emit,
+            meet=None if self._brokered is None else self._brokered.consumer.meet,
         )
         reconciler = Reconciler(
             acks=self._stores.acks,

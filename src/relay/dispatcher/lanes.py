@@ -37,14 +37,14 @@ class Lane:
 
     `heard_at` is when a send last ended, or when what is under way began; `full_since` is None while its window has
     room. `limited` tells whether the window was full when the last permit was taken: one that is not used does not
-    grow.
+    grow. `peak` is the most that was under way at once.
     """
 
-    __slots__ = ("doubtful", "endpoint", "full_since", "heard_at", "in_flight", "limited", "window")
+    __slots__ = ("doubtful", "endpoint", "full_since", "heard_at", "in_flight", "limited", "peak", "window")
 
     def __init__(self, endpoint: UUID) -> None:
         self.endpoint = endpoint
-        self.in_flight = 0
+        self.in_flight = self.peak = 0
         self.window = FIRST_WINDOW
         self.doubtful = False
         self.limited = False
@@ -71,6 +71,7 @@ class Lanes:
             lane.heard_at = now
             self._lanes[endpoint] = lane
         lane.in_flight += 1
+        lane.peak = max(lane.peak, lane.in_flight)
         lane.limited = lane.in_flight >= lane.window
         if lane.limited and lane.full_since is None:
             lane.full_since = now
@@ -139,6 +140,11 @@ class Lanes:
         """Whether this lane may have more under way here."""
         lane = self._lanes.get(endpoint)
         return endpoint not in self._shut and (lane is None or lane.in_flight < lane.window)
+
+    def reach(self, endpoint: UUID) -> int:
+        """What this lane has under way here when it is full: its window, or less where the endpoint allows less."""
+        lane = self._lanes.get(endpoint) or self._idle.get(endpoint)
+        return FIRST_WINDOW if lane is None else min(lane.window, lane.peak)
 
     def allowance(self, now: float) -> Allowance:
         """What may be claimed now."""

@@ -27,7 +27,7 @@ from relay.store.announcing import Announcing, Leadership
 from relay.store.queue import FIRST_LANE
 
 MOST_OF_A_LANE = 500
-"""What one look takes of a lane at the most: more than is claimed of it until the next one."""
+"""What one look takes of a lane at the most for each dispatcher: more than is claimed of it until the next one."""
 
 LONGEST_PAUSE_SECONDS = 0.1
 """Between two looks while something is announced and not claimed yet: doubling up to this from the usual pace."""

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from relay.store import statements
 from relay.store.database import Connection, Database, throw_away
+from relay.store.health import DISPATCHER, PRESENT_SECONDS
 from relay.store.queue import DEFAULT_GATES, EVERYTHING, FIRST_LANE, Gates
 
 PUBLISHING_LOCK = 0x52454C50
@@ -25,6 +26,9 @@ SILENT_SECONDS = 5.0
 
 MOST_LANES, MOST_OPEN_LANES = 512, 64
 """What one look sees at the most, in all and of those that are open and not in doubt, as the statement says."""
+
+MOST_OF_A_LANE = 2_000
+"""What one look takes of a lane at the most, however many dispatchers there are."""
 
 Row = tuple[UUID, datetime | None]
 """A delivery and when it was last claimed: one that was claimed since is another one to whoever announces."""
@@ -60,9 +64,16 @@ class Leadership:
         self._gates = gates
 
     async def look(self, *, after: UUID, most_of_a_lane: int) -> Look:
-        """What may be claimed now of the next lanes. Raises what the driver raises, translated where leading began."""
+        """What may be claimed now of the next lanes, at most so much of each for each dispatcher there is. Raises what
+        the driver raises, translated where leading began."""
         rows = await self._connection.fetch(
-            statements.text("find_ready"), after, most_of_a_lane, self._gates.breaker is not None
+            statements.text("find_ready"),
+            after,
+            most_of_a_lane,
+            self._gates.breaker is not None,
+            MOST_OF_A_LANE,
+            DISPATCHER,
+            PRESENT_SECONDS,
         )
         opens = sum(row["room"] > 0 and not row["doubtful"] for row in rows)
         is_cut = len(rows) >= MOST_LANES or opens >= MOST_OPEN_LANES

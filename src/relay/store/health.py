@@ -38,6 +38,9 @@ SILENT_REPORTER_SECONDS = REPORTING_EVERY_SECONDS + MEASURING_SECONDS + 5.0
 """After how long without a word the server ends the holder's session, which gives the lock to another one. A holder
 whose link has died has given up by then, so that never two of them report; one that stands still answers no scrape."""
 
+PRESENT_SECONDS = 30.0
+"""A process that has reported within so many seconds, twice the longest time between two reports, is there."""
+
 FORGOTTEN_AFTER_SECONDS = 3600.0
 """A process that has not reported for so long is forgotten."""
 
@@ -172,6 +175,12 @@ class Health:
             instant: datetime = await connection.fetchval(statements.text("report_heartbeat"), process, kind)
             await connection.execute(statements.text("forget_heartbeats"), FORGOTTEN_AFTER_SECONDS)
         return instant
+
+    async def present(self, kind: str) -> int:
+        """How many processes of that kind have lately reported."""
+        async with self._database.connection() as connection:
+            count: int = await connection.fetchval(statements.text("count_present"), kind, PRESENT_SECONDS)
+        return count
 
     async def instant(self) -> datetime:
         """The database's instant while it answers."""

@@ -8,13 +8,18 @@
 select case when pg_try_advisory_lock($1) then set_config('idle_session_timeout', $2, false) is not null else false end;
 
 -- name: find_ready
--- parameters: after_endpoint uuid, most of a lane integer, breaker boolean
+-- parameters: after_endpoint uuid, most of a lane for each dispatcher integer, breaker boolean, most of a lane integer,
+--             kind text, present seconds double precision
 -- index: deliveries_pending, endpoints_pkey, endpoint_state_pkey
 -- The lanes behind the given endpoint that have something pending, at most 64 open ones that are not in doubt and 512 in
 -- all, and of each open one its first due deliveries, no more than the lane may take now: one of a lane in doubt
--- (`doubtful`), else as many as it has tokens, and no more than twice what may be under way. `closings` changes whenever the lane was closed, however shortly, and
--- `is_unmarked` tells of a gate that no claim has told of yet. Nothing is locked.
-with recursive lane as (
+-- (`doubtful`), else as many as it has tokens, and no more than twice what may be under way in each dispatcher that has
+-- lately reported, at least one. `closings` changes whenever the lane was closed, however shortly, and `is_unmarked`
+-- tells of a gate that no claim has told of yet. Nothing is locked.
+with recursive fleet as materialized (
+    select greatest(count(*), 1) as size from heartbeats
+    where kind = $5 and reported_at > now() - $6 * interval '1 second'
+), lane as (
     select $1::uuid as endpoint_id, 0 as room, false as doubtful, false as is_unmarked, null::text as closings,
            0 as visits, 0 as opens
     union all
@@ -29,7 +34,8 @@ with recursive lane as (
     left join lateral (
         select case when f.gate is not null then 0
                     when d.doubtful then 1
-                    else least(floor(available_tokens(e, s, now()) + 1e-9), 2 * e.max_in_flight, $2) end::integer as room,
+                    else least(floor(available_tokens(e, s, now()) + 1e-9), $4,
+                               (select size from fleet) * least(2 * e.max_in_flight, $2)) end::integer as room,
                d.doubtful, f.gate is not null and f.gate is distinct from s.found_closed_reason as is_unmarked,
                concat_ws(' ', s.opened_at, s.held_until, e.revision) as closings
         from endpoints e

@@ -19,6 +19,12 @@ select clock_timestamp();
 -- index: heartbeats_pkey
 delete from heartbeats where reported_at < now() - $1 * interval '1 second';
 
+-- name: count_present
+-- parameters: kind text, present seconds double precision
+-- index:
+-- How many processes of that kind have lately reported.
+select count(*) from heartbeats where kind = $1 and reported_at > now() - $2 * interval '1 second';
+
 -- name: last_heartbeat
 -- parameters: kind text
 -- index: heartbeats_pkey
