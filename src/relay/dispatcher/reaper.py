@@ -1,6 +1,7 @@
 """The reaper: returns to their lanes the deliveries whose holder has died, and buries what removed endpoints are owed.
 
-Owns one loop. Invariant: a lease that has run out is taken back within `EVERY_SECONDS`, without any traffic needed.
+Owns one loop. Invariant: a lease that has run out is taken back within `EVERY_SECONDS`, without any traffic needed;
+beside an old snapshot, where each look steps over the leases of all that was delivered since, within `LONGEST_SECONDS`.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 from relay.dispatcher.alarm import Alarm
 from relay.domain.ambient import Ambient
 from relay.domain.delivery import DeadReason
+from relay.domain.housekeeping import rest_seconds
 from relay.domain.telemetry import DeadLettered, LeasesReaped, Listener, Loop, LoopCrashed, LoopSucceeded
 from relay.store.faults import StoreRefused
 from relay.store.queue import Queue
 
-EVERY_SECONDS = 5.0
+EVERY_SECONDS, LONGEST_SECONDS = 5.0, 30.0
 BATCH = 500
 
 
@@ -28,6 +30,7 @@ class Reaper:
     async def run(self) -> None:
         """Reap until cancelled. Raises `StoreUnavailable`."""
         while True:
+            began = self._ambient.monotonic()
             reaped = await self._reap()
             if reaped:
                 self._emit(LeasesReaped(reaped))
@@ -38,7 +41,8 @@ class Reaper:
             buried = sum(buried_by_consumer.values())
             self._emit(LoopSucceeded(Loop.REAPER, reaped + buried))
             if max(reaped, buried) < BATCH:
-                await self._ambient.sleep(EVERY_SECONDS)
+                took = self._ambient.monotonic() - began
+                await self._ambient.sleep(rest_seconds(took, every=EVERY_SECONDS, longest=LONGEST_SECONDS))
 
     async def _reap(self) -> int:
         """Reap a batch; one by one if the database refuses the record of an attempt among them."""

@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 
 from relay.domain.ambient import Ambient
-from relay.domain.housekeeping import ReportingEnded
+from relay.domain.housekeeping import ReportingEnded, rest_seconds
 from relay.domain.telemetry import Listener, Loop, LoopSucceeded
 from relay.store.health import REPORTING_EVERY_SECONDS, Health, Promises, Reporting
 
 EVERY_SECONDS, LONGEST_SECONDS = REPORTING_EVERY_SECONDS, 30.0
-REST_FOR_EACH = 19.0
-"""A measurement steps over what an old snapshot keeps from being cleaned away; it gets a twentieth of the time. The
-longest rest is shorter than the server bears with a silent holder of the lock."""
+"""The longest rest is shorter than the server bears with a silent holder of the lock."""
 
 
 class Reporter:
@@ -44,7 +42,7 @@ class Reporter:
                 self._emit(await reporting.measure(self._promises))
                 self._emit(LoopSucceeded(Loop.REPORTER))
                 took = self._ambient.monotonic() - began
-                await self._rest(reporting, min(max(EVERY_SECONDS, REST_FOR_EACH * took), LONGEST_SECONDS))
+                await self._rest(reporting, rest_seconds(took, every=EVERY_SECONDS, longest=LONGEST_SECONDS))
         finally:
             self._emit(ReportingEnded())
 

@@ -1,7 +1,7 @@
 """What the housekeeping tells: how the queue stands, what went because it is no longer kept, and what was
 announced and was never kept here.
 
-Owns these happenings, which are part of the union in `telemetry`, and the tables that have days.
+Owns these happenings, which are part of the union in `telemetry`, the tables that have days, and how long a loop rests.
 """
 
 from __future__ import annotations
@@ -18,6 +18,17 @@ class DayTable(StrEnum):
 
 
 # What is measured by whoever holds the reporting lock.
+
+
+REST_FOR_EACH = 19.0
+"""What looks for something every few seconds steps over what an old snapshot keeps from being cleaned away, and gets a
+twentieth of the time at the most."""
+
+
+def rest_seconds(took: float, *, every: float, longest: float) -> float:
+    """How long a loop rests after a look that `took` so many seconds: `every` as long as looks are cheap, never more
+    than `longest`."""
+    return min(max(every, REST_FOR_EACH * took), longest)
 
 
 @dataclass(frozen=True, slots=True)
