@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from relay.api.deps import Deps
 from relay.api.documentation import operation_id
-from relay.api.problem_documentation import problems
+from relay.api.problem_documentation import problems_at_root
 from relay.api.readiness import OK, Readiness
 from relay.web.problems import ErrorCode
 
@@ -59,7 +59,7 @@ async def healthz() -> Alive:
 @router.get(
     "/readyz",
     responses={
-        **problems(ErrorCode.BAD_FILTER),
+        **problems_at_root(ErrorCode.BAD_FILTER),
         503: {"description": "Not ready; `checks` says why.", "model": ReadinessShown},
     },
 )

@@ -87,9 +87,14 @@ _SAID: dict[ErrorCode, tuple[str, dict[str, Any]]] = {
 
 
 def problems(*codes: ErrorCode) -> Responses:
-    """The responses of a route that refuses with these codes, beside those that every route may give."""
+    """The responses of a route that refuses with these codes, beside those that every route under `/v1` may give."""
+    return problems_at_root(*codes, *_EVERYWHERE)
+
+
+def problems_at_root(*codes: ErrorCode) -> Responses:
+    """The responses of a route at the root, which refuses with these codes and needs no credential."""
     by_status: dict[int, list[ErrorCode]] = {}
-    for code in (*codes, *_EVERYWHERE):
+    for code in codes:
         same = by_status.setdefault(ERRORS[code].status, [])
         if code not in same:
             same.append(code)
