@@ -63,14 +63,17 @@ class Address:
 
 def read_address(url: str) -> Address:
     """Read a broker's url. Raises `AddressRefused`."""
-    scheme, mark, _ = url.partition("://")
+    scheme, mark, rest = url.partition("://")
     scheme = scheme.lower()
     if not mark or scheme not in _SCHEMES:
         raise AddressRefused(f"the broker's url must begin with one of {', '.join(f'{each}://' for each in _SCHEMES)}")
     encrypted, watched = _SCHEMES[scheme]
-    parts = urlsplit(url)
-    credential, _, places = parts.netloc.rpartition("@")
-    if "@" in url[len(scheme) + len("://") + len(parts.netloc) :]:
+    # taken apart here: newer Pythons' urlsplit takes no address in brackets behind another host
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    behind = rest[len(authority) :]
+    parts = urlsplit(f"{scheme}://host{behind}")
+    credential, _, places = authority.rpartition("@")
+    if "@" in behind:
         raise AddressRefused(_CUT)
     username, colon, password = credential.partition(":")
     hosts = _hosts(places, SENTINEL_PORT if watched else SERVER_PORT)
