@@ -110,7 +110,7 @@ soak: setup  ## many processes append, claim and record for a minute; a test doe
 	@RELAY_TEST_SOAK_SECONDS=60 $(BIN)/python -m pytest -q -s tests/store/test_soak.py
 
 .PHONY: bench
-bench: setup  ## drain a backlog beside its two floors: deliveries/s and CPU per delivery
+bench: setup  ## drain a backlog and keep up with posts, beside two floors: rates, times, and what each delivery costs
 	$(BIN)/relay loadtest bench
 
 .PHONY: bench-quorum

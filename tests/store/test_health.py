@@ -115,3 +115,13 @@ async def test_what_is_owed_is_what_is_pending_or_in_flight(world: World, health
     acked, received, _ = (await world.claim(batch=3)).deliveries
     await world.record(attempt(acked), attempt(received, DeliveryMove.RECEIVE))
     assert await health.owed() == 3
+
+
+async def test_what_was_written_is_in_the_log_at_once(world: World, health: Health) -> None:
+    """The server is others' as well: what they write is more, never less."""
+    before = await health.log()
+    for _ in range(3):
+        await health.beat(new_id(), DISPATCHER)
+    after = await health.log()
+    assert after.transactions - before.transactions >= 3
+    assert after.bytes - before.bytes > 3 * 50

@@ -1,22 +1,25 @@
-"""`make bench`: drain a backlog into a local sink, beside two floors measured in the same run.
+"""`make bench`: drain a backlog and keep up with a steady load, beside two floors measured in the same run.
 
-Owns the order of the measurements and the report. Timings here are for people and for ratios; no test depends on them.
-Invariant: every number of a report comes from one run on one machine, since only ratios travel.
+Owns the order of the measurements; what is said of them is `bench_report`'s. Timings here are for people and for
+ratios; no test depends on them. Invariant: every number of a report comes from one run on one machine, since only
+ratios travel.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from relay.loadtest.accounting import tree_seconds
+from relay.loadtest.accounting import MACHINE, POSTGRES, Cost
 from relay.loadtest.backlog import Shape
 from relay.loadtest.children import Child, child
-from relay.loadtest.installation import Installation, Tell, installation, sink_url
+from relay.loadtest.installation import NOWHERE, Installation, Tell, installation, sink_url
 from relay.loadtest.sink import read_record
+from relay.loadtest.steady import Load, Steady, measure
+from relay.loadtest.watching import Queue, watching
 
 LIMIT_SECONDS = 600.0
 """A drain that has not ended by then has failed."""
@@ -24,87 +27,90 @@ LIMIT_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure: the backlog's shape and how many dispatcher processes drain it."""
+    """What to measure: the backlog's shape, how many dispatcher processes drain it, and the load afterwards, if any."""
 
     shape: Shape
     workers: int
+    load: Load | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """How fast one part goes alone: per second over all processes, processor µs of those and of PostgreSQL per row."""
+    """How fast one part goes alone: per second over all processes, processor µs of those, of PostgreSQL and of the sink
+    per row, and bytes of PostgreSQL's log and commits."""
 
     rate: float
     client_us: float
     postgres_us: float
+    sink_us: float
+    machine_us: float
+    wal_bytes: float
+    commits: float
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """How the backlog was drained; `lost` deliveries never reached the sink or are not recorded as delivered."""
+    """How the backlog was drained; `lost` deliveries never reached the sink or are not recorded as delivered.
+
+    `machine_us` is what all that ran on this machine took per delivery, the kernel's own work included.
+    """
 
     rate: float
     dispatcher_us: float
     postgres_us: float
     sink_us: float
+    machine_us: float
+    wal_bytes: float
+    commits: float
     deliveries: int
     lost: int
     duplicates: int
 
 
 @dataclass(frozen=True, slots=True)
+class Sustained:
+    """How the load was kept up with: what came of it, what each event cost (of the processor by party), and the queue
+    meanwhile."""
+
+    steady: Steady
+    cost: Cost
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """One run. `ratio` is the drain's rate over the slower floor's."""
+    """One run. `ratio` is the drain's rate over the slower floor's; `busy` is how many processes, on average over the
+    minute before, wanted one of the machine's `cores`."""
 
     plan: Plan
+    busy: float
+    cores: int
     client_floor: Floor
     queue_floor: Floor
     drain: Drain
+    sustained: Sustained | None
     ratio: float
 
 
 def run(plan: Plan, tell: Tell) -> Report:
-    """Measure both floors and the drain. Raises `RuntimeError` if a process of the measurement fails."""
+    """Measure both floors, the drain and the load. Raises `RuntimeError` if a process of the measurement fails."""
+    busy = os.getloadavg()[0]
     with installation(tell) as ground:
         bench = _Bench(plan, ground)
-        client_floor = bench.client_floor()
+        client_floor = asyncio.run(bench.client_floor())
         queue_floor = asyncio.run(bench.queue_floor())
         drain = asyncio.run(bench.drain())
+        sustained = asyncio.run(kept_up(plan.load, ground)) if plan.load else None
     ratio = drain.rate / min(client_floor.rate, queue_floor.rate)
-    return Report(plan, client_floor, queue_floor, drain, ratio)
+    return Report(plan, busy, os.cpu_count() or 1, client_floor, queue_floor, drain, sustained, ratio)
 
 
-def text(report: Report) -> str:
-    """The report for a person: rates, and where the processor's time goes."""
-    client, queue, drain = report.client_floor, report.queue_floor, report.drain
-    shape = report.plan.shape
-    rows = (
-        ("floor: bare client, no queue", client.rate, client.client_us, None),
-        ("floor: queue, no HTTP", queue.rate, queue.client_us, queue.postgres_us),
-        ("drain: claim, sign, send, record", drain.rate, drain.dispatcher_us, drain.postgres_us),
-    )
-    title = (
-        f"{shape.events:,} deliveries of {shape.payload_bytes} bytes to {shape.endpoints} endpoint(s)"
-        f" by {report.plan.workers} dispatcher process(es); processor time in µs per delivery"
-    )
-    lines = [
-        title,
-        f"{'':34}{'per second':>12}{'Python':>10}{'PostgreSQL':>12}",
-        *(f"{name:34}{rate:12,.0f}{own:10.1f}{_or_dash(postgres):>12}" for name, rate, own, postgres in rows),
-        f"dispatcher + PostgreSQL: {drain.dispatcher_us + drain.postgres_us:.1f} µs; the sink: {drain.sink_us:.1f} µs",
-        f"ratio to the slower floor: {report.ratio:.2f}",
-        f"lost {drain.lost}, duplicates {drain.duplicates}",
-    ]
-    return "\n".join(lines)
-
-
-def _or_dash(microseconds: float | None) -> str:
-    return "-" if microseconds is None else f"{microseconds:.1f}"
-
-
-def as_json(report: Report) -> str:
-    """The report for a program."""
-    return json.dumps(asdict(report))
+async def kept_up(load: Load, ground: Installation) -> Sustained:
+    """Put a load on the installation and watch."""
+    async with watching(ground) as watch:
+        steady = await measure(load, ground)
+    number = sum(steady.answers.values())
+    return Sustained(steady, watch.spent().each(number), watch.queue(load.rate))
 
 
 class _Bench:
@@ -114,22 +120,23 @@ class _Bench:
         self._plan = plan
         self._ground = ground
 
-    def client_floor(self) -> Floor:
+    async def client_floor(self) -> Floor:
         """Send the backlog's requests from a list."""
         plan = self._plan
+        await self._ground.migrate()
         self._ground.tell("floor: the bare client")
         with child("relay.loadtest.sink") as sink, contextlib.ExitStack() as stack:
             arguments = (
                 *("client", "--url", sink_url(sink)),
-                *("--requests", str(plan.shape.events // plan.workers)),
+                *("--requests", str(plan.shape.deliveries // plan.workers)),
                 *("--payload-bytes", str(plan.shape.payload_bytes)),
             )
             clients = [stack.enter_context(child("relay.loadtest.floors", *arguments)) for _ in range(plan.workers)]
-            return self._floor(clients)
+            return await self._floor(clients, sink=sink)
 
     async def queue_floor(self) -> Floor:
         """Claim and record a backlog without sending it."""
-        await self._ground.fill("http://127.0.0.1:1/none", self._plan.shape)
+        await self._ground.fill(NOWHERE, self._plan.shape)
         self._ground.tell("floor: the queue without HTTP")
         with contextlib.ExitStack() as stack:
             environ = {"DATABASE_URL": self._ground.dsn}
@@ -137,79 +144,65 @@ class _Bench:
                 stack.enter_context(child("relay.loadtest.floors", "queue", environ=environ))
                 for _ in range(self._plan.workers)
             ]
-            return self._floor(clients)
+            return await self._floor(clients)
 
-    def _floor(self, clients: list[Child]) -> Floor:
-        postgres = self._ground.postgres_seconds()
+    async def _floor(self, clients: list[Child], **parties: Child) -> Floor:
+        before = await self._ground.spent(**parties)
         lines = [each.line() for each in clients]
-        postgres = self._ground.postgres_seconds() - postgres
+        spent = (await self._ground.spent(**parties)).since(before)
         done = sum(int(line["done"]) for line in lines)
-        rate = sum(float(line["done"]) / max(float(line["seconds"]), 1e-9) for line in lines)
-        spent = sum(float(line["cpu_seconds"]) for line in lines)
-        return Floor(rate, spent / done * 1e6, postgres / done * 1e6)
+        cost = spent.each(done)
+        return Floor(
+            rate=sum(float(line["done"]) / max(float(line["seconds"]), 1e-9) for line in lines),
+            client_us=sum(float(line["cpu_seconds"]) for line in lines) / done * 1e6,
+            postgres_us=cost.us[POSTGRES],
+            sink_us=cost.us.get("sink", 0.0),
+            machine_us=cost.us[MACHINE],
+            wal_bytes=cost.wal_bytes,
+            commits=cost.commits,
+        )
 
     async def drain(self) -> Drain:
         """Let dispatchers drain the backlog into the sink."""
         plan, record = self._plan, self._ground.folder / "arrivals"
-        capacity = str(plan.shape.events * 2)
-        with child("relay.loadtest.sink", "--record", str(record), "--capacity", capacity) as sink:
+        owed = plan.shape.deliveries
+        with child("relay.loadtest.sink", "--record", str(record), "--capacity", str(owed * 2)) as sink:
             await self._ground.fill(sink_url(sink), plan.shape)
             self._ground.tell(f"drain: {plan.workers} dispatcher process(es)")
             with self._ground.dispatcher(plan.workers) as dispatcher:
-                measured = await self._watch(sink, dispatcher)
+                seconds, cost = await drained(self._ground, owed, sink=sink, dispatcher=dispatcher)
             deliveries = sink.ask()["requests"]
         arrived = {delivery for delivery, _ in read_record(record)}
-        events = plan.shape.events
         return Drain(
-            rate=events / measured.seconds,
-            dispatcher_us=measured.dispatcher / events * 1e6,
-            postgres_us=measured.postgres / events * 1e6,
-            sink_us=measured.sink / events * 1e6,
+            rate=owed / seconds,
+            dispatcher_us=cost.us["dispatcher"],
+            postgres_us=cost.us[POSTGRES],
+            sink_us=cost.us["sink"],
+            machine_us=cost.us[MACHINE],
+            wal_bytes=cost.wal_bytes,
+            commits=cost.commits,
             deliveries=deliveries,
-            lost=max(events - len(arrived), await self._ground.owed()),
+            lost=max(owed - len(arrived), await self._ground.owed()),
             duplicates=deliveries - len(arrived),
         )
 
-    async def _watch(self, sink: Child, dispatcher: Child) -> _Spent:
-        """What it took from the first arrival until everything is recorded."""
 
-        def spent() -> _Spent:
-            return _Spent(
-                time.monotonic(),
-                tree_seconds(dispatcher.pid),
-                self._ground.postgres_seconds(),
-                tree_seconds(sink.pid),
-            )
+async def drained(ground: Installation, owed: int, *, sink: Child, dispatcher: Child) -> tuple[float, Cost]:
+    """The seconds from the first arrival until so many deliveries are recorded, and what each cost.
 
-        deadline = time.monotonic() + LIMIT_SECONDS
-        before = spent()
-        while not sink.ask()["requests"]:
-            await asyncio.sleep(0.005)
-            before = spent()
-            _check(dispatcher, deadline)
-        while sink.ask()["requests"] < self._plan.shape.events or await self._ground.owed():
-            await asyncio.sleep(0.1)
-            _check(dispatcher, deadline)
-        return spent().since(before)
-
-
-@dataclass(frozen=True, slots=True)
-class _Spent:
-    """Seconds on the clock, and of processor time by party."""
-
-    seconds: float
-    dispatcher: float
-    postgres: float
-    sink: float
-
-    def since(self, before: _Spent) -> _Spent:
-        """What was spent since then."""
-        return _Spent(
-            self.seconds - before.seconds,
-            self.dispatcher - before.dispatcher,
-            self.postgres - before.postgres,
-            self.sink - before.sink,
-        )
+    Raises `RuntimeError` if the dispatcher ends, or takes too long.
+    """
+    deadline = time.monotonic() + LIMIT_SECONDS
+    before = await ground.spent(sink=sink, dispatcher=dispatcher)
+    while not sink.ask()["requests"]:
+        await asyncio.sleep(0.005)
+        before = await ground.spent(sink=sink, dispatcher=dispatcher)
+        _check(dispatcher, deadline)
+    while sink.ask()["requests"] < owed or await ground.owed():
+        await asyncio.sleep(0.1)
+        _check(dispatcher, deadline)
+    spent = (await ground.spent(sink=sink, dispatcher=dispatcher)).since(before)
+    return spent.seconds, spent.each(owed)
 
 
 def _check(dispatcher: Child, deadline: float) -> None:

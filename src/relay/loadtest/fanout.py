@@ -15,12 +15,10 @@ from dataclasses import asdict, dataclass
 
 from relay.loadtest.backlog import Shape
 from relay.loadtest.children import child
-from relay.loadtest.installation import Installation, Tell, installation
+from relay.loadtest.installation import NOWHERE, Installation, Tell, installation
 
 WANTED_RATIO = 1.5
 """How much more a delivery may cost whose receipt many share."""
-
-NOWHERE = "http://127.0.0.1:1/none"
 
 
 @dataclass(frozen=True, slots=True)

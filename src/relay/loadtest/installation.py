@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from relay.embedded import EmbeddedFault, EmbeddedReplicas, running_dsn
 from relay.loadtest import backlog
-from relay.loadtest.accounting import tree_seconds
+from relay.loadtest.accounting import MACHINE, POSTGRES, Spent, machine_seconds, tree_seconds
 from relay.loadtest.backlog import Shape
 from relay.loadtest.children import Child, child
 from relay.store.database import Database
@@ -21,6 +22,9 @@ from relay.store.migrate import migrate
 from relay.store.vault import Vault, new_key
 
 Tell = Callable[[str], None]
+
+NOWHERE = "http://127.0.0.1:1/none"
+"""The url of endpoints that nothing is to be sent to."""
 
 IN_FLIGHT = 256
 """Requests under way per endpoint and dispatcher: as many as Relay allows."""
@@ -43,6 +47,26 @@ class Installation:
     def postgres_seconds(self) -> float:
         """What processor time all its servers have taken so far."""
         return sum(tree_seconds(pid) for pid in self._servers.pids)
+
+    async def spent(self, **parties: Child) -> Spent:
+        """The clocks of now: of these processes with their children, of the servers, and of the whole machine."""
+        database = await self.looking()
+        try:
+            return await self.spent_by(
+                {name: tree_seconds(party.pid) for name, party in parties.items()}, Health(database)
+            )
+        finally:
+            await database.close()
+
+    async def spent_by(self, cpu: Mapping[str, float], health: Health) -> Spent:
+        """The clocks of now, those of other parties given."""
+        log = await health.log()
+        servers = {POSTGRES: self.postgres_seconds(), MACHINE: machine_seconds()}
+        return Spent(time.monotonic(), {**cpu, **servers}, log)
+
+    async def looking(self) -> Database:
+        """A connection to look with, for whoever closes it."""
+        return await Database.connect(self.dsn, name="relay-bench", size=1)
 
     @contextlib.contextmanager
     def dispatcher(self, workers: int, *, quorum: int = 1) -> Iterator[Child]:
@@ -82,7 +106,7 @@ class Installation:
 
     async def owed(self) -> int:
         """How many deliveries are pending or in flight."""
-        database = await Database.connect(self.dsn, name="relay-bench", size=1)
+        database = await self.looking()
         try:
             return await Health(database).owed()
         finally:
@@ -90,7 +114,7 @@ class Installation:
 
     async def migrate(self) -> None:
         """Give the database its tables, if it has none."""
-        database = await Database.connect(self.dsn, name="relay-bench", size=1)
+        database = await self.looking()
         try:
             await migrate(database)
         finally:

@@ -54,6 +54,14 @@ class ConnectionsAllowed:
 
 
 @dataclass(frozen=True, slots=True)
+class Log:
+    """How many bytes of log a server has written so far, and how many transactions that wrote something."""
+
+    bytes: int
+    transactions: int
+
+
+@dataclass(frozen=True, slots=True)
 class Promises:
     """How long what is owed may be under way before only its gate or a person can help it: the installation's retry
     window, where an endpoint has no other, and the time for an explicit ack, both in seconds."""
@@ -168,6 +176,13 @@ class Health:
             row = await connection.fetchrow(statements.text("tell_identity"))
         assert row is not None, "who is connected has a database"
         return row["cluster"], row["database"]
+
+    async def log(self) -> Log:
+        """What the server has written. Raises `StoreUnavailable`."""
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(statements.text("tell_log"))
+            assert row is not None, "each server has a log"
+            return Log(row["bytes"], row["transactions"])
 
     async def beat(self, process: UUID, kind: str) -> datetime:
         """Report that this process is there; answers the database's instant while it did."""

@@ -14,6 +14,14 @@ returning clock_timestamp();
 -- The server's clock, for whoever compares it with its own.
 select clock_timestamp();
 
+-- name: tell_log
+-- parameters:
+-- index:
+-- How many bytes of log there have been, and how many transactions that wrote something: both are exact at once, which
+-- the server's statistics are not.
+select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint as bytes,
+       pg_snapshot_xmax(pg_current_snapshot())::text::bigint as transactions;
+
 -- name: forget_heartbeats
 -- parameters: older than seconds
 -- index: heartbeats_pkey
