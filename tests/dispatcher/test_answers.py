@@ -23,7 +23,7 @@ from relay.sender import SendLimits
 from relay.sender.limits import ResolverLimits
 from relay.store.receipts import AttemptView, DeliveryView
 from tests.sender.authority import Authority
-from tests.support.dispatching import DEFAULT_LIMITS, House
+from tests.support.dispatching import PATIENT, House
 from tests.support.receiver import Receiver
 from tests.support.scripted_dns import Answer, Broken, Missing, Records, ScriptedDns, Silent
 from tests.support.scripted_server import OK, Peer, Script, ScriptedServer, answering
@@ -45,7 +45,7 @@ class Seen:
     attempt: AttemptView
 
 
-async def after_one_attempt(house: House, urls: dict[str, str], limits: SendLimits = DEFAULT_LIMITS) -> dict[str, Seen]:
+async def after_one_attempt(house: House, urls: dict[str, str], limits: SendLimits = PATIENT) -> dict[str, Seen]:
     """Deliver one event to each of the urls, and look once each was tried."""
     endpoints = {name: await house.endpoint(url, retry=SLOW) for name, url in urls.items()}
     async with house.dispatching(limits=limits):

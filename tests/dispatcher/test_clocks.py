@@ -12,13 +12,11 @@ import pytest
 from relay.dispatcher import ClaimTuning
 from relay.domain.ambient import Ambient
 from relay.domain.telemetry import AttemptsRecorded, ClockCompared, LeasesLost, LeasesReaped, ReceiptsClosed
-from relay.sender import SendLimits
 from tests.support.dispatching import TUNING, House
 from tests.support.receiver import Receiver
 from tests.support.scripted_server import OK, ScriptedServer, answering
 from tests.support.world import real_ambient
 
-PATIENT = SendLimits(silence_seconds=20.0)
 SLACK_SECONDS = 10.0
 """What a busy machine may add to a retry."""
 
@@ -35,7 +33,7 @@ async def test_two_dispatchers_ten_minutes_apart_send_everything_once(house: Hou
     tuning = replace(TUNING, claim=ClaimTuning(batch=5, lease_seconds=15.0, poll_seconds=0.2))
     async with AsyncExitStack() as stack:
         for minutes in (5, -5):
-            await stack.enter_async_context(house.dispatching(tuning, limits=PATIENT, ambient=ambient_of(minutes)))
+            await stack.enter_async_context(house.dispatching(tuning, ambient=ambient_of(minutes)))
         receipts = await house.events(10, endpoint)
         await house.until(lambda: sum(each.count for each in house.heard(ReceiptsClosed)) == 10, 30.0)
     assert len(receiver.received()) == 10

@@ -29,13 +29,23 @@ from tests.support.memory_broker import MemoryBroker, MemoryStream
 from tests.support.receiver import Receiver
 
 DEADLINE = 30.0
-PATIENT = SendLimits(silence_seconds=60.0)
-"""What hangs goes on hanging as long as a test runs."""
+HANGING_SECONDS = 600.0
+HANGING: dict[str, Any] = {
+    "limits": SendLimits(silence_seconds=HANGING_SECONDS),
+    "timeout_seconds": HANGING_SECONDS,
+}
+"""What hangs goes on hanging as long as a test runs, however slow its machine is. A send that came to its end would
+give its place to the next, and after a stall of this process it says nothing about its endpoint, which has its first
+window again then."""
 
 PERMITS = 16
-FEW = replace(TUNING, concurrency=PERMITS, drain_seconds=0.2)
+LEASE_SECONDS = HANGING_SECONDS + 60.0
+FEW = replace(TUNING, claim=replace(TUNING.claim, lease_seconds=LEASE_SECONDS), concurrency=PERMITS, drain_seconds=0.2)
 MANY = replace(
-    TUNING, claim=ClaimTuning(batch=300, lease_seconds=60.0, poll_seconds=0.5), concurrency=512, drain_seconds=0.2
+    TUNING,
+    claim=ClaimTuning(batch=300, lease_seconds=LEASE_SECONDS, poll_seconds=0.5),
+    concurrency=512,
+    drain_seconds=0.2,
 )
 
 
@@ -104,7 +114,7 @@ async def test_an_endpoint_that_hangs_with_twenty_thousand_owed_keeps_its_first_
     async with Gate() as hanging:
         crowded = await house.endpoint(hanging.url, max_in_flight=64)
         healthy = await house.endpoint(receiver.url("/ok"))
-        async with dispatching(house, broker, FEW, limits=PATIENT):
+        async with dispatching(house, broker, FEW, **HANGING):
             await owe(house, 20_000, crowded)
             await hanging.visits(FIRST_WINDOW, DEADLINE)
             began = time.monotonic()
@@ -123,7 +133,7 @@ async def test_endpoints_in_doubt_share_half_of_the_permits(
         in_doubt = [await house.endpoint(hanging.url, max_in_flight=64) for _ in range(PERMITS * 2)]
         await house.execute("update endpoint_state set answered_at = null")
         healthy = await house.endpoint(receiver.url("/ok"), max_in_flight=64)
-        async with dispatching(house, broker, FEW, limits=PATIENT):
+        async with dispatching(house, broker, FEW, **HANGING):
             await owe(house, 1_000, *in_doubt)
             await hanging.visits(PERMITS // 2, DEADLINE)
             await house.events(200, healthy)
@@ -142,7 +152,7 @@ async def test_a_hundred_dead_endpoints_hold_up_no_healthy_one(
             urls = [hanging.url] * 34 + [refused] * 33 + [f"http://dead-{number}.invalid/" for number in range(33)]
             dead = [await house.endpoint(url, max_in_flight=64) for url in urls]
             healthy = [await house.endpoint(receiver.url(f"/ok/{number}")) for number in range(10)]
-            async with dispatching(house, broker, MANY, limits=PATIENT):
+            async with dispatching(house, broker, MANY, **HANGING):
                 await owe(house, 5_000, *dead)
                 await hanging.visits(34 * FIRST_WINDOW, DEADLINE)
                 began = time.monotonic()

@@ -47,7 +47,10 @@ TENANT = "acct_default"
 SECRET = "whsec_" + "A" * 43 + "="
 OPEN = EgressPolicy(allow_private=True, require_https=False, allowed_ports=None)
 DEFAULT_PLATFORMS = Platforms()
-DEFAULT_LIMITS = SendLimits()
+PATIENT_SECONDS = 40.0
+"""How long a send may take, and its receiver say nothing: longer than a test, or a machine that is short of time, lets
+anybody wait, and within the lease. What a test keeps waiting is there when the test goes on."""
+PATIENT = SendLimits(silence_seconds=PATIENT_SECONDS)
 RETRY = replace(DEFAULT, base_seconds=0.05, max_seconds=0.1, jitter=0.0)
 TUNING = Tuning(
     claim=ClaimTuning(batch=100, lease_seconds=60.0, poll_seconds=0.5),
@@ -153,7 +156,8 @@ class House:
         policy: EgressPolicy = OPEN,
         platforms: Platforms | Callable[[Destination], Platforms] = DEFAULT_PLATFORMS,
         emit: Listener | None = None,
-        limits: SendLimits = DEFAULT_LIMITS,
+        limits: SendLimits = PATIENT,
+        timeout_seconds: float = PATIENT_SECONDS,
         retry: RetryPolicy = RETRY,
         ambient: Ambient | None = None,
         gates: Gates = DEFAULT_GATES,
@@ -162,7 +166,8 @@ class House:
     ) -> AsyncIterator[Running]:
         """A dispatcher that runs inside the block and is stopped in order at its end, if it is not stopped before.
 
-        `within` is the bound of its pools. Platforms may be one for all, or chosen for each destination.
+        `within` is the bound of its pools. Platforms may be one for all, or chosen for each destination. A send may
+        take `timeout_seconds`, unless its endpoint says otherwise.
         """
         claims = await Database.connect(self.dsn, name="claims", size=1, commits=Commits.LAZY, within=within)
         records = await Database.connect(self.dsn, name="records", size=3, within=within)
@@ -180,7 +185,7 @@ class House:
                 WakeupListener(self.dsn, name="wake-ups"),
                 None if broker is None else Fleet(broker, Announcing(announces, gates)),
             ),
-            directory=Directory(destinations, partial(_prepared, platforms)),
+            directory=Directory(destinations, partial(_prepared, platforms, timeout_seconds)),
             make_sender=partial(_sender, policy, limits),
             tuning=tuning,
             ambient=world,
@@ -213,9 +218,11 @@ class Running:
     task: asyncio.Task[None]
 
 
-def _prepared(platforms: Platforms | Callable[[Destination], Platforms], destination: Destination) -> Prepared:
+def _prepared(
+    platforms: Platforms | Callable[[Destination], Platforms], timeout_seconds: float, destination: Destination
+) -> Prepared:
     chosen = platforms if isinstance(platforms, Platforms) else platforms(destination)
-    return prepare(destination, user_agent="Relay/test", timeout_seconds=10.0, platforms=chosen)
+    return prepare(destination, user_agent="Relay/test", timeout_seconds=timeout_seconds, platforms=chosen)
 
 
 def _sender(policy: EgressPolicy, limits: SendLimits, deliver: Any) -> HttpSender[Flight]:
