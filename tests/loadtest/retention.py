@@ -20,7 +20,8 @@ from relay.dispatcher.pruner import Pruner
 from relay.domain.housekeeping import DaysDropped
 from relay.domain.telemetry import LoopHeldUp
 from relay.loadtest.installation import Installation, installation
-from relay.loadtest.steady import Load, measure, times_head, times_row
+from relay.loadtest.steady import Load, measure
+from relay.loadtest.times import times_head, times_row
 from relay.store.database import Database
 from relay.store.health import Health
 from relay.store.retention import Retention, Windows
@@ -146,7 +147,7 @@ class Bench:
 
 async def run(bench: Bench, load: Load, ground: Installation) -> bool:
     """Measure; answers whether retention was little enough in the way."""
-    await ground.subscribe("http://127.0.0.1:1/none", 1)
+    await ground.subscribe(["http://127.0.0.1:1/none"])
     database = await Database.connect(ground.dsn, name="relay retention", size=2, within=300.0)
     # before the first time, so that what the server has to do with what it was filled with is no part of any difference
     await bench.fill(database)

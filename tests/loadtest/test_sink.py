@@ -264,3 +264,76 @@ def test_an_address_that_is_none_is_wrong_usage(bind: str) -> None:
 
     assert finished.returncode == 2
     assert b"127.0.0.1:9100" in finished.stderr
+
+
+def sent(connection: socket.socket, number: int) -> list[int]:
+    """The statuses of so many requests, each with a delivery id of its own, one after the other."""
+    statuses = []
+    for each in range(number):
+        connection.sendall(request(b"{}", b"Relay-Delivery-Id: " + str(uuid.UUID(int=each)).encode()))
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += connection.recv(65536)
+        statuses.append(int(received[9:12]))
+    return statuses
+
+
+def test_the_wanted_shares_fail_and_are_throttled_and_only_what_got_200_is_recorded(tmp_path: Path) -> None:
+    options = ("--record", str(tmp_path / "arrivals"), "--fail", "0.3", "--throttle", "0.2:3", "--seed", "4")
+    with running(*options) as sink, sink.connect() as connection:
+        statuses = sent(connection, 400)
+        counts = sink.end()
+    assert {status: statuses.count(status) for status in (500, 429)} == {
+        500: counts["failed"],
+        429: counts["throttled"],
+    }
+    assert 80 < counts["failed"] < 160
+    assert 45 < counts["throttled"] < 115
+    well = [str(uuid.UUID(int=place)) for place, status in enumerate(statuses) if status == 200]
+    assert [delivery for delivery, _ in read_record(tmp_path / "arrivals")] == well
+    assert (counts["requests"], counts["unrecorded"]) == (400, 0)
+
+
+def test_the_same_seed_has_the_same_requests_fail() -> None:
+    answered = []
+    for _ in range(2):
+        with running("--fail", "0.5", "--seed", "9") as sink, sink.connect() as connection:
+            answered.append(sent(connection, 60))
+    assert answered[0] == answered[1]
+
+
+def test_a_throttled_request_is_told_how_long_to_wait() -> None:
+    with running("--throttle", "1:7") as sink, sink.connect() as connection:
+        connection.sendall(request())
+        assert b"\r\nRetry-After: 7\r\n" in connection.recv(65536)
+
+
+def test_a_slow_answer_comes_late_and_those_behind_it_in_order(tmp_path: Path) -> None:
+    record = tmp_path / "arrivals"
+    with running("--record", str(record), "--slow", "1:0.2") as sink, sink.connect() as connection:
+        began = time.monotonic()
+        pipelined = [request(b"", b"Relay-Delivery-Id: " + str(uuid.UUID(int=each)).encode()) for each in range(3)]
+        connection.sendall(b"".join(pipelined))
+        answers(connection, 3)
+        counts = sink.end()
+    arrivals = list(read_record(record))
+    assert [delivery for delivery, _ in arrivals] == [str(uuid.UUID(int=each)) for each in range(3)]
+    assert [at - began >= 0.2 * (place + 1) for place, (_, at) in enumerate(arrivals)] == [True] * 3
+    assert (counts["slow"], counts["requests"]) == (3, 3)
+
+
+def test_a_last_request_that_is_slow_is_answered_before_the_connection_ends() -> None:
+    with running("--slow", "1:0.1") as sink, sink.connect() as connection:
+        connection.sendall(request(b"{}", b"Connection: close"))
+        assert everything(connection).endswith(OK)
+
+
+def test_who_goes_before_a_slow_answer_was_not_delivered_to(tmp_path: Path) -> None:
+    with running("--record", str(tmp_path / "arrivals"), "--slow", "1:30") as sink:
+        with sink.connect() as connection:
+            connection.sendall(request(b"", b"Relay-Delivery-Id: " + str(uuid.UUID(int=1)).encode()))
+        deadline = time.monotonic() + WITHIN
+        while sink.counts()["cut"] < 1:
+            assert time.monotonic() < deadline, "nothing was cut"
+        counts = sink.end()
+    assert (counts["requests"], counts["cut"], counts["recorded"]) == (1, 1, 0)

@@ -67,6 +67,11 @@ def _machine_ticks() -> list[int]:
 
 def tree_seconds(root: int) -> float:
     """User and system seconds of a process and all its descendants, ended ones included."""
+    return sum(_seconds(pid) for pid in tree(root))
+
+
+def tree(root: int) -> set[int]:
+    """A process and all its descendants that there are now."""
     parents = dict(_parents())
     members = {root}
     grown = True
@@ -74,7 +79,7 @@ def tree_seconds(root: int) -> float:
         found = {pid for pid, parent in parents.items() if parent in members} - members
         members |= found
         grown = bool(found)
-    return sum(_seconds(pid) for pid in members)
+    return members
 
 
 def child_seconds(*arguments: str) -> float | None:

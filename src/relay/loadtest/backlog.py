@@ -68,16 +68,22 @@ def new_id() -> UUID:
 
 
 async def add_endpoints(
-    database: Database, vault: Vault, urls: Sequence[str], *, name: str, max_in_flight: int, own_types: bool = False
+    database: Database,
+    vault: Vault,
+    urls: Sequence[str],
+    *,
+    name: str,
+    max_in_flight: int,
+    of_a_type: int | None = None,
 ) -> list[UUID]:
-    """Create an endpoint per url without any limit but `max_in_flight`, for all events or each for its own type."""
+    """Create an endpoint per url without any limit but `max_in_flight`, for all events or so many for each type."""
     store = Endpoints(database, vault)
     made = []
     for place, url in enumerate(urls):
         config = EndpointConfig(
             name=f"{name}-{place}",
             url=url,
-            event_types=(event_type(place) if own_types else EVENT_TYPE,),
+            event_types=(event_type(place // of_a_type) if of_a_type else EVENT_TYPE,),
             rate_per_second=100_000,
             burst=100_000,
             max_in_flight=max_in_flight,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from relay.loadtest.bench import Floor, Report, Sustained
-from relay.loadtest.steady import times_head, times_row
+from relay.loadtest.times import times_head, times_row
 
 WANTED_DRAIN = 8_500.0
 GOAL_DRAIN = 12_000.0

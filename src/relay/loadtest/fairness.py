@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from relay.loadtest.installation import Installation, Tell, installation
-from relay.loadtest.steady import Backlog, Load, Steady, measure, times_head, times_row
+from relay.loadtest.steady import Backlog, Load, Steady, measure
+from relay.loadtest.times import times_head, times_row
 
 WANTED_RATIO = 1.5
 """How much longer the slowest of a hundred deliveries to a healthy endpoint may take beside bad ones than alone."""

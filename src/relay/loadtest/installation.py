@@ -17,6 +17,7 @@ from relay.loadtest.accounting import MACHINE, POSTGRES, Spent, machine_seconds,
 from relay.loadtest.backlog import Shape
 from relay.loadtest.children import Child, child
 from relay.store.database import Database
+from relay.store.examination import Examination
 from relay.store.health import Health
 from relay.store.migrate import migrate
 from relay.store.vault import Vault, new_key
@@ -34,13 +35,19 @@ DEFAULT_IN_FLIGHT = 32
 
 
 class Installation:
-    """A database to measure on; use `installation` to make one."""
+    """A database to measure on; use `installation` to make one.
+
+    Processes started on it have `settings` beside those that every measurement needs; endpoints made on it may have
+    `in_flight` requests under way.
+    """
 
     def __init__(self, servers: EmbeddedReplicas, dsn: str, folder: Path, tell: Tell) -> None:
         self._servers = servers
         self.dsn = dsn
         self.folder = folder
         self.tell = tell
+        self.settings: dict[str, str] = {}
+        self.in_flight = IN_FLIGHT
         self._key = new_key()
         self._vault = Vault([self._key])
 
@@ -84,9 +91,9 @@ class Installation:
         with child("relay", "gateway", "--workers", str(workers), environ=environ, log=log) as running:
             yield running
 
-    async def subscribe(self, url: str, endpoints: int, *, own_types: bool = False) -> None:
-        """Leave so many endpoints of this url as the only ones, for all events or each for its own type."""
-        await self._prepare(url, endpoints, None, own_types=own_types)
+    async def subscribe(self, urls: Sequence[str], *, of_a_type: int | None = None) -> None:
+        """Leave endpoints of these urls as the only ones, for all events or so many for each type."""
+        await self._prepare(urls, None, of_a_type=of_a_type)
 
     async def owe(self, urls: Sequence[str], events: int, payload_bytes: int) -> None:
         """Add endpoints of these urls, and so many events owed to each; posts do not go to them."""
@@ -102,13 +109,21 @@ class Installation:
 
     async def fill(self, url: str, shape: Shape) -> None:
         """The same, with a backlog of events owed to them."""
-        await self._prepare(url, shape.endpoints, shape)
+        await self._prepare([url] * shape.endpoints, shape)
 
     async def owed(self) -> int:
         """How many deliveries are pending or in flight."""
         database = await self.looking()
         try:
             return await Health(database).owed()
+        finally:
+            await database.close()
+
+    async def version(self) -> str:
+        """The version of its server."""
+        database = await Database.connect(self.dsn, name="relay-bench", size=1)
+        try:
+            return (await Examination(database).server()).version
         finally:
             await database.close()
 
@@ -120,13 +135,13 @@ class Installation:
         finally:
             await database.close()
 
-    async def _prepare(self, url: str, number: int, shape: Shape | None, *, own_types: bool = False) -> None:
+    async def _prepare(self, urls: Sequence[str], shape: Shape | None, *, of_a_type: int | None = None) -> None:
         await self.migrate()
         database = await Database.connect(self.dsn, name="relay-bench", size=2)
         try:
             await backlog.remove_endpoints(database, self._vault)
             endpoints = await backlog.add_endpoints(
-                database, self._vault, [url] * number, name="sink", max_in_flight=IN_FLIGHT, own_types=own_types
+                database, self._vault, urls, name="sink", max_in_flight=self.in_flight, of_a_type=of_a_type
             )
             if shape is not None:
                 self.tell(f"filling a backlog of {shape.events:,}")
@@ -140,6 +155,7 @@ class Installation:
             "RELAY_SECRET_KEYS": self._key.expose(),
             "RELAY_ALLOW_PRIVATE_ENDPOINTS": "true",
             "RELAY_LOG_LEVEL": "warning",
+            **self.settings,
             **settings,
         }
 

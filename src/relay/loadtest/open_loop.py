@@ -1,8 +1,9 @@
 """An open-loop load generator: posts leave at times that were fixed in advance.
 
-Owns the schedule and the counting. A closed loop waits for an answer before it asks again, so a stall hides itself by
+Owns the posting and the counting. A closed loop waits for an answer before it asks again, so a stall hides itself by
 slowing the load down; here a stall shows, since the latency of a post counts from the time at which it was due. Run as
-`python -m relay.loadtest.open_loop --url … --rate …`; writes the posts to a file and prints one line of JSON.
+`python -m relay.loadtest.open_loop --url … --rate …`; prints a line of JSON as each part of the posts has left, writes
+when each delivery was due to a file, and prints a last line with what came of them.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import asyncio
 import json
 import sys
 import time
-from array import array
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import uvloop
@@ -26,14 +27,26 @@ from relay.domain.egress import EgressPolicy
 from relay.domain.sending import OutboundRequest, SendFacts
 from relay.loadtest.authenticated import Prover, prover
 from relay.loadtest.backlog import EVENT_TYPE, event_type, payload
+from relay.loadtest.histogram import Histogram
+from relay.loadtest.receivers import ALL_WELL, Receivers
+from relay.loadtest.schedule import Arrivals, Schedule
 from relay.sender import HttpSender, SendLimits
 
 TICK_SECONDS = 0.001
 TIMEOUT_SECONDS = 30.0
 
 
+ANSWER_BYTES = 4096
+DELIVERY_BYTES = 256
+"""What a 202 may take, and each delivery that it names: all of it is read, or what it owes would be unknown."""
+
+READY_BYTES = 64 * 1024 * 1024
+"""Posts are made ahead as long as their bodies take no more than this together."""
+
+
 class _Delivery(msgspec.Struct):
     id: str
+    consumer: str
 
 
 class _Accepted(msgspec.Struct):
@@ -43,46 +56,91 @@ class _Accepted(msgspec.Struct):
 _ACCEPTED = msgspec.json.Decoder(_Accepted)
 
 
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """The events in turn: each type in turn, and all of them once in each size."""
+
+    sizes: tuple[int, ...]
+    types: int = 0
+
+    def __len__(self) -> int:
+        return max(1, self.types) * len(self.sizes)
+
+    def __getitem__(self, place: int) -> bytes:
+        types = max(1, self.types)
+        return payload(
+            self.sizes[place // types % len(self.sizes)], event_type(place % types) if self.types else EVENT_TYPE
+        )
+
+    @property
+    def fit(self) -> bool:
+        """Whether all of them may be kept."""
+        return sum(self.sizes) * max(1, self.types) <= READY_BYTES
+
+
 @dataclass(slots=True)
 class Posts:
-    """What came of the posts: seconds from due to answered, by post; and when each delivery's post was due."""
+    """What came of the posts: how long each took from due to answered; when each delivery's post was due; how many
+    deliveries are owed to dead endpoints; by how much the latest post left after it was due, in seconds."""
 
-    seconds: array[float] = field(default_factory=lambda: array("d"))
+    answered: Histogram = field(default_factory=Histogram)
     due_at: dict[str, float] = field(default_factory=dict)
     answers: Counter[str] = field(default_factory=Counter)
+    undeliverable: int = 0
+    late: float = 0.0
 
 
 class Generator:
-    """Posts one event after the other at a constant rate, whatever the answers; the bodies in turn."""
+    """Posts one event after the other when it is due, whatever the answers; the bodies in turn."""
 
-    def __init__(self, url: str, *, rate: float, number: int, bodies: Sequence[bytes], prover: Prover) -> None:
+    def __init__(
+        self,
+        url: str,
+        schedule: Schedule,
+        bodies: Bodies,
+        prover: Prover,
+        *,
+        fan_out: int = 1,
+        receivers: Receivers = ALL_WELL,
+    ) -> None:
         self._url = url
+        self._schedule = schedule
         self._bodies = bodies
         self._prover = prover
-        self._ready = [self._make(place) for place in range(len(bodies))] if prover.is_alike else []
-        self._rate = rate
-        self._number = number
+        self._dead = receivers.is_dead if receivers.dead else None
+        self._answer_bytes = ANSWER_BYTES + DELIVERY_BYTES * fan_out
+        self._ready = [self._make(place) for place in range(len(bodies))] if prover.is_alike and bodies.fit else []
         self._posts = Posts()
         self._answered = 0
         self._done = asyncio.Event()
         self._began = 0.0
 
-    async def run(self) -> Posts:
-        """Send every post and return when each has its answer, or its error."""
+    async def run(self, tell: Callable[[dict[str, float]], None], parts: int) -> Posts:
+        """Send every post and return when each has its answer, or its error; tell as each part of them has left."""
+        limits = SendLimits()
         sender: HttpSender[int] = HttpSender(
             policy=EgressPolicy(allow_private=True, require_https=False, allowed_ports=None),
-            limits=SendLimits(),
+            limits=replace(
+                limits,
+                response_cap_bytes=max(limits.response_cap_bytes, self._answer_bytes),
+                snippet_bytes=self._answer_bytes,
+            ),
             clock=time.monotonic,
             deliver=self._landed,
         )
         await sender.start()
         try:
             self._began = time.monotonic()
-            sent = 0
-            while sent < self._number:
-                due = min(int((time.monotonic() - self._began) * self._rate) + 1, self._number)
-                sender.submit([(place, self._request(place)) for place in range(sent, due)])
-                sent = due
+            sent, number = 0, len(self._schedule)
+            while sent < number:
+                elapsed = time.monotonic() - self._began
+                due = self._schedule.until(elapsed, sent)
+                if due > sent:
+                    self._posts.late = max(self._posts.late, elapsed - self._schedule.due(sent))
+                    sender.submit([(place, self._request(place)) for place in range(sent, due)])
+                    if due * parts // number > sent * parts // number:
+                        tell(self._progress(due, elapsed))
+                    sent = due
                 await asyncio.sleep(TICK_SECONDS)
             async with asyncio.timeout(TIMEOUT_SECONDS + 5.0):
                 await self._done.wait()
@@ -90,11 +148,23 @@ class Generator:
             await sender.close(within=1.0)
         return self._posts
 
+    def _progress(self, posted: int, elapsed: float) -> dict[str, float]:
+        posts = self._posts
+        return {
+            "posted": posted,
+            "share": posted / len(self._schedule),
+            "elapsed": elapsed,
+            "answered": self._answered,
+            "owed": len(posts.due_at),
+            "undeliverable": posts.undeliverable,
+            "late": posts.late,
+        }
+
     def _request(self, place: int) -> OutboundRequest:
         return self._ready[place % len(self._ready)] if self._ready else self._make(place)
 
     def _make(self, place: int) -> OutboundRequest:
-        proofs, body = self._prover.post(self._bodies[place % len(self._bodies)], place)
+        proofs, body = self._prover.post(self._bodies[place], place)
         headers = (("Content-Type", "application/json"), *proofs)
         return OutboundRequest(self._url, self._url, headers, body, TIMEOUT_SECONDS)
 
@@ -102,47 +172,67 @@ class Generator:
         now = time.monotonic()
         posts = self._posts
         for place, facts in landings:
-            due_at = self._began + place / self._rate
-            posts.seconds.append(now - due_at)
+            due_at = self._began + self._schedule.due(place)
+            posts.answered.record(now - due_at)
             posts.answers[str(facts.status_code or facts.error_class)] += 1
             if facts.status_code == 202:
                 for delivery in _ACCEPTED.decode(facts.snippet).deliveries:
-                    posts.due_at[delivery.id] = due_at
+                    if self._dead is not None and self._dead(int(delivery.consumer.rpartition("-")[2])):
+                        posts.undeliverable += 1
+                    else:
+                        posts.due_at[delivery.id] = due_at
         self._answered += len(landings)
-        if self._answered >= self._number:
+        if self._answered >= len(self._schedule):
             self._done.set()
 
 
-def percentiles(seconds: Sequence[float]) -> dict[str, float]:
-    """The median, 95th and 99th percentile and the longest, in milliseconds; zeros for none."""
-    ordered = sorted(seconds) or [0.0]
-    last = len(ordered) - 1
-    shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
-    return {name: round(ordered[round(share * last)] * 1000, 3) for name, share in shares.items()}
+def _print(document: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m relay.loadtest.open_loop", description="Posts when they are due.")
+    parser.add_argument("--url", required=True, help="where events are posted")
+    parser.add_argument("--rate", type=float, required=True, help="posts per second")
+    parser.add_argument("--number", type=int, required=True, help="posts in all")
+    parser.add_argument(
+        "--arrivals", type=Arrivals, default=Arrivals.CONSTANT, help="how they are spread over the time"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="what chance begins with")
+    parser.add_argument("--payload-bytes", type=int, action="append", help="size of each; several: in turn")
+    parser.add_argument("--types", type=int, default=0, help="types of events, one after the other; 0: all of one")
+    parser.add_argument("--fan-out", type=int, default=1, help="deliveries that each is owed to")
+    parser.add_argument("--dead", type=float, default=0.0, help="share of the endpoints that refuse connections")
+    parser.add_argument("--parts", type=int, default=1, help="lines about progress")
+    parser.add_argument("--due-at", type=Path, required=True, help="file for when each delivery's post was due (JSON)")
+    parser.add_argument("--auth", type=Proof, help="how each post proves whose it is, by the environment's secret")
+    return parser.parse_args()
 
 
 def main() -> None:
     """The command line; see the module's description."""
-    parser = argparse.ArgumentParser(prog="python -m relay.loadtest.open_loop", description="Posts at a constant rate.")
-    parser.add_argument("--url", required=True, help="where events are posted")
-    parser.add_argument("--rate", type=float, required=True, help="posts per second")
-    parser.add_argument("--number", type=int, required=True, help="posts in all")
-    parser.add_argument("--payload-bytes", type=int, default=500)
-    parser.add_argument("--types", type=int, default=0, help="types of events, one after the other; 0: all of one")
-    parser.add_argument("--due-at", type=Path, required=True, help="file for when each delivery's post was due (JSON)")
-    parser.add_argument("--auth", type=Proof, help="how each post proves whose it is, by the environment's secret")
-    options = parser.parse_args()
+    options = _options()
+    generator = Generator(
+        options.url,
+        Schedule(options.rate, options.number, options.arrivals, options.seed),
+        Bodies(tuple(options.payload_bytes or [500]), options.types),
+        prover(options.auth),
+        fan_out=options.fan_out,
+        receivers=Receivers(dead=options.dead),
+    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        types = [event_type(place) for place in range(options.types)] or [EVENT_TYPE]
-        bodies = [payload(options.payload_bytes, each) for each in types]
-        generator = Generator(
-            options.url, rate=options.rate, number=options.number, bodies=bodies, prover=prover(options.auth)
-        )
-        posts = runner.run(generator.run())
+        posts = runner.run(generator.run(_print, options.parts))
     options.due_at.write_bytes(msgspec.json.encode(posts.due_at))
-    json.dump({"answers": posts.answers, "answered_ms": percentiles(posts.seconds)}, sys.stdout)
-    sys.stdout.write("\n")
-    sys.stdout.flush()
+    _print(
+        {
+            "answers": posts.answers,
+            "answered": posts.answered.encode(),
+            "undeliverable": posts.undeliverable,
+            "late": posts.late,
+            "cpu_seconds": time.process_time(),
+        }
+    )
 
 
 if __name__ == "__main__":

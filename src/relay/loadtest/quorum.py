@@ -16,7 +16,8 @@ import msgspec
 from relay.loadtest.children import child
 from relay.loadtest.installation import Installation, Tell, installation
 from relay.loadtest.quorum_floor import Floor
-from relay.loadtest.steady import Load, Steady, measure, times_head, times_row
+from relay.loadtest.steady import Load, Steady, measure
+from relay.loadtest.times import times_head, times_row
 
 SERVERS = 3
 QUORUM = 2

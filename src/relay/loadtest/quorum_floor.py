@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass
 
 import uvloop
 
-from relay.loadtest.open_loop import TICK_SECONDS, percentiles
+from relay.loadtest.histogram import percentiles
+from relay.loadtest.open_loop import TICK_SECONDS
 from relay.store.barrier import cross
 from relay.store.database import Commits, Database
 from relay.store.quorum import look

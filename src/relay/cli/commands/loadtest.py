@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import click
 
@@ -16,8 +18,80 @@ from relay.cli.options import example, json_option
 from relay.cli.streams import Streams
 from relay.domain.credentials import Proof
 from relay.embedded import EmbeddedFault
-from relay.loadtest import bench, bench_report, fairness, fanout, quorum, steady
+from relay.loadtest import bench, bench_report, fairness, fanout, quorum, steady, steady_report
 from relay.loadtest.backlog import Shape
+from relay.loadtest.receivers import Receivers, Share, read_share
+from relay.loadtest.results import write_whole
+from relay.loadtest.schedule import Arrivals
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Wanted(TypedDict):
+    """The options of a steady load."""
+
+    rate: float
+    seconds: float
+    arrivals: str
+    endpoints: int
+    fan_out: int | None
+    payload_bytes: tuple[int, ...]
+    fail: float
+    throttle: Share | None
+    slow: Share | None
+    dead: float
+    seed: int
+    gateways: int
+    dispatchers: int
+    auth: str | None
+
+
+class _Timed(click.ParamType[Share]):
+    """A share of requests, and the seconds that go with it."""
+
+    name = "share:seconds"
+
+    def convert(self, value: str | Share, param: click.Parameter | None, ctx: click.Context | None) -> Share:
+        """Read it."""
+        try:
+            return value if isinstance(value, Share) else read_share(value)
+        except ValueError as fault:
+            self.fail(f"{fault}.", param, ctx)
+
+
+SHARE = click.FloatRange(0, 1)
+TIMED = _Timed()
+
+
+def output_option(measurement: F) -> F:
+    """Add `--output` and `--force`: where the result is kept. Refuses before anything is measured."""
+
+    def look(ctx: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
+        if path is not None and not path.parent.is_dir():
+            raise click.BadParameter(f"there is no folder {path.parent}.")
+        if path is not None and path.exists() and not ctx.params.get("force"):
+            raise click.BadParameter(f"{path} is there already; --force replaces it.")
+        return path
+
+    force = click.option("--force", is_flag=True, is_eager=True, help="Even if the file is there already.")
+    output = click.option(
+        "--output",
+        type=click.Path(dir_okay=False, path_type=Path),
+        callback=look,
+        metavar="FILE",
+        help="Write what was measured, with its histograms, to this file.",
+    )
+    return force(output(measurement))
+
+
+def write_result(streams: Streams, path: Path, text: str, *, replace: bool) -> None:
+    """Keep a result. Raises `CommandFailed`."""
+    try:
+        write_whole(path, text, replace=replace)
+    except OSError as fault:
+        raise CommandFailed(f"the result could not be written to {path}: {fault.strerror}") from fault
+    if streams.for_progress():
+        streams.note(f"the result is in {path}")
 
 
 @click.group("loadtest", epilog=example("relay loadtest bench"))
@@ -68,38 +142,77 @@ def bench_command(
 @click.option("--rate", type=click.FloatRange(1), default=500.0, show_default=True, help="Posts per second.")
 @click.option("--seconds", type=click.FloatRange(1), default=10.0, show_default=True, help="For how long.")
 @click.option(
-    "--endpoints", type=click.IntRange(1), default=1, show_default=True, help="Endpoints that get each event."
+    "--arrivals",
+    type=click.Choice([each.value for each in Arrivals]),
+    default=Arrivals.CONSTANT.value,
+    show_default=True,
+    help="At even distances, or as chance has it.",
 )
-@click.option("--payload-bytes", type=click.IntRange(40), default=500, show_default=True, help="Size of each event.")
+@click.option("--endpoints", type=click.IntRange(1), default=1, show_default=True, help="Endpoints there are.")
+@click.option(
+    "--fan-out", type=click.IntRange(1), help="Endpoints that get each event, in turn; by default all of them."
+)
+@click.option(
+    "--payload-bytes",
+    type=click.IntRange(40),
+    multiple=True,
+    default=[500],
+    show_default=True,
+    help="Size of each event; given several times, the sizes in turn.",
+)
+@click.option(
+    "--fail", type=SHARE, default=0.0, metavar="SHARE", help="Of all requests to endpoints, so many get a 500."
+)
+@click.option("--throttle", type=TIMED, metavar="SHARE:SECONDS", help="So many get a 429 that asks to wait so long.")
+@click.option("--slow", type=TIMED, metavar="SHARE:SECONDS", help="So many get their 200 after so long.")
+@click.option("--dead", type=SHARE, default=0.0, metavar="SHARE", help="Of all endpoints, so many refuse connections.")
+@click.option("--seed", type=int, default=0, show_default=True, help="What chance begins with.")
 @click.option("--gateways", type=click.IntRange(1), default=1, show_default=True, help="Gateway processes.")
 @click.option("--dispatchers", type=click.IntRange(1), default=1, show_default=True, help="Dispatcher processes.")
 @click.option(
     "--auth", type=click.Choice([Proof.BEARER.value, Proof.HMAC.value]), help="How each post proves whose it is."
 )
+@output_option
 @json_option
 @click.pass_obj
-def steady_command(
-    streams: Streams,
-    rate: float,
-    seconds: float,
-    endpoints: int,
-    payload_bytes: int,
-    gateways: int,
-    dispatchers: int,
-    auth: str | None,
-) -> None:
+def steady_command(streams: Streams, /, output: Path | None, force: bool, **wanted: Unpack[_Wanted]) -> None:
     """Post events at a constant rate, and show how long each took to be accepted and to arrive.
 
-    Posts leave at times fixed in advance, so a stall shows instead of slowing the load down. It brings its own database
-    and receiver, and touches no other.
+    Posts leave at times fixed in advance, so a stall shows instead of slowing the load down. An event has arrived when
+    its endpoint has answered with 200. Shows what is owed and how much memory is taken meanwhile, and fails if
+    something that was accepted is lost. It brings its own database and receiver, and touches no other.
     """
+    load = _load(wanted)
     with measuring():
-        load = steady.Load(
-            rate, seconds, endpoints, payload_bytes, gateways, dispatchers, auth=None if auth is None else Proof(auth)
-        )
-        report = steady.run(load, told(streams))
+        report, machine = steady.run(load, told(streams))
+    if output is not None:
+        write_result(streams, output, steady_report.result(report, machine), replace=force)
     streams.done("measured")
-    streams.line(steady.as_json(report) if streams.json else steady.text(report))
+    streams.line(steady_report.as_json(report) if streams.json else steady_report.text(report))
+    if faults := report.faults():
+        raise CommandFailed("\n".join(faults))
+
+
+def _load(wanted: _Wanted) -> steady.Load:
+    sizes, auth = wanted["payload_bytes"], wanted["auth"]
+    try:
+        return steady.Load(
+            rate=wanted["rate"],
+            seconds=wanted["seconds"],
+            endpoints=wanted["endpoints"],
+            payload_bytes=sizes[0],
+            gateways=wanted["gateways"],
+            dispatchers=wanted["dispatchers"],
+            auth=None if auth is None else Proof(auth),
+            fan_out=wanted["fan_out"],
+            payload_mix=sizes if len(sizes) > 1 else (),
+            receivers=Receivers(
+                wanted["fail"], wanted["throttle"] or Share(), wanted["slow"] or Share(), wanted["dead"], wanted["seed"]
+            ),
+            arrivals=Arrivals(wanted["arrivals"]),
+        )
+    except ValueError as fault:
+        raise click.UsageError(f"{fault}.") from fault
 
 
 @command.command("quorum", epilog=example("relay loadtest quorum --rate 200 --seconds 10"))
