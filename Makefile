@@ -129,6 +129,10 @@ bench-fan-out: setup  ## acks of 1,000 endpoints that share a receipt, recorded 
 bench-horizon: setup  ## drain a backlog before, beside and after a transaction that keeps an old snapshot for minutes
 	@$(BIN)/python -m tests.loadtest.horizon
 
+.PHONY: bench-flat
+bench-flat: setup  ## what a delivery costs with much due, much behind, many endpoints, large payloads, TLS; ONLY=tls for one
+	@$(BIN)/python -m tests.loadtest.flat $(foreach name,$(ONLY),--only $(name))
+
 .PHONY: bench-retention
 bench-retention: setup  ## ingest while days with a million attempts are dropped and a day of events is pruned
 	@$(BIN)/python -m tests.loadtest.retention

@@ -23,6 +23,7 @@ from relay.loadtest.backlog import Shape
 from relay.loadtest.children import Child, child
 from relay.loadtest.installation import Installation, installation, sink_url
 
+EVENTS = 2_500_000
 WANTED = 0.7
 """The share of the usual throughput that must be left."""
 SAMPLE_SECONDS = 10.0
@@ -37,6 +38,14 @@ class Plan:
     endpoints: int
     usual_seconds: float
     pinned_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Deliveries per second beside the snapshot, and which share that is of the usual ones."""
+
+    pinned: float
+    share: float
 
 
 def say(line: str) -> None:
@@ -89,8 +98,8 @@ class Running:
         return [(has - had) / (now - began) for (began, had, _), (now, has, _) in pairwise(seen)]
 
 
-async def measure(plan: Plan, ground: Installation) -> bool:
-    """Print the rates; answers whether enough of them is left."""
+async def measure(plan: Plan, ground: Installation) -> Left:
+    """Print the rates; answers what is left of them."""
     with child("relay.loadtest.sink") as sink:
         await ground.fill(sink_url(sink), Shape(plan.events, plan.endpoints, 300))
         with ground.dispatcher(2) as dispatchers:
@@ -106,9 +115,9 @@ async def measure(plan: Plan, ground: Installation) -> bool:
         f"before {usual[0]:,.0f}/s, with {mean(pinned):,.0f}/s (its last third {mean(last):,.0f}/s),"
         f" after {usual[1]:,.0f}/s"
     )
-    share = mean(pinned) / mean(usual)
-    say(f"left: {share:.0%} of the usual, in its last third {mean(last) / mean(usual):.0%}; wanted: {WANTED:.0%}")
-    return share >= WANTED
+    left = Left(mean(pinned), mean(pinned) / mean(usual))
+    say(f"left: {left.share:.0%} of the usual, in its last third {mean(last) / mean(usual):.0%}; wanted: {WANTED:.0%}")
+    return left
 
 
 def mean(values: list[float]) -> float:
@@ -119,7 +128,7 @@ def mean(values: list[float]) -> float:
 def main() -> int:
     """Measure; exit code 1 if too little is left."""
     parser = argparse.ArgumentParser(prog="python -m tests.loadtest.horizon")
-    parser.add_argument("--events", type=int, default=2_500_000)
+    parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--endpoints", type=int, default=10)
     parser.add_argument("--usual-seconds", type=float, default=30.0)
     parser.add_argument("--pinned-seconds", type=float, default=130.0)
@@ -127,7 +136,7 @@ def main() -> int:
     plan = Plan(asked.events, asked.endpoints, asked.usual_seconds, asked.pinned_seconds)
     try:
         with installation(say) as ground:
-            return 0 if asyncio.run(measure(plan, ground)) else 1
+            return 0 if asyncio.run(measure(plan, ground)).share >= WANTED else 1
     except RuntimeError as fault:
         say(str(fault))
         return 1

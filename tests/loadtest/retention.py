@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from relay.dispatcher.maintainer import Maintainer
 from relay.dispatcher.pruner import Pruner
@@ -25,7 +25,7 @@ from relay.loadtest.times import times_head, times_row
 from relay.store.database import Database
 from relay.store.health import Health
 from relay.store.retention import Retention, Windows
-from tests.support.days import make_day
+from tests.loadtest import past
 from tests.support.world import Ear, real_ambient
 
 WANTED = 1.5
@@ -35,39 +35,6 @@ LIMIT_SECONDS = 120.0
 AFTER_SECONDS = 3.0
 """How long posts come in before retention begins."""
 
-_ATTEMPTS = """
-insert into delivery_attempts (delivery_id, at, lease_token, attempt, generation, outcome_class, status_code, snippet,
-                               wait_ms, connect_ms, send_ms, first_byte_ms, total_ms, display_url)
-select gen_random_uuid(), $1::date + n * interval '80 milliseconds', gen_random_uuid(), 1, 0, 'success', 200, 'ok',
-       1, 2, 3, 4, 5, 'https://example.com/hooks'
-from generate_series(1, $2::integer) n
-"""
-_EVENTS = """
-create temporary table old_events on commit drop as
-select n, (lpad(to_hex((extract(epoch from $1::date) * 1000)::bigint + n), 12, '0') || '70008000'
-           || lpad(to_hex(n), 4, '0') || '00000000')::uuid as receipt,
-       $1::date + n * interval '1 millisecond' as at
-from generate_series(1, $2::integer) n
-"""
-_JOURNAL = """
-insert into journal (day, receipt_id, partition, number, tenant, source, event_id, type, received_at, content_type,
-                     payload, payload_sha256, hops, checked_us, assigned_us)
-select $1::date, e.receipt, 6, h.next_number + e.n - 1, 'acct_default', 'anonymous', 'evt_' || e.n, 'invoice.paid',
-       e.at, 'application/json', convert_to(repeat('x', 500), 'UTF8'),
-       sha256(convert_to(repeat('x', 500), 'UTF8')), 0, 0, 0
-from old_events e cross join journal_heads h where h.partition = 6
-"""
-_HEAD = "update journal_heads set next_number = next_number + $1::integer where partition = 6"
-_RECEIPTS = """
-insert into receipts (id, tenant, journal_day, event_id, type, rules_version, expected, acked, outcome, closed_at)
-select e.receipt, 'acct_default', $1::date, 'evt_' || e.n, 'invoice.paid', 1, 1, 1, 'delivered', e.at from old_events e
-"""
-_DELIVERIES = """
-insert into deliveries (id, receipt_id, endpoint_id, tenant, journal_day, due_at, status, acked_at, attempts)
-select overlay(e.receipt::text placing '1' from 36)::uuid, e.receipt, (select id from endpoints order by id limit 1),
-       'acct_default', $1::date, e.at, 'delivered', e.at, 1
-from old_events e
-"""
 _DEAD_ROWS = """
 select coalesce(sum(n_dead_tup), 0)::integer from pg_stat_all_tables where relname like 'delivery_attempts%'
 """
@@ -96,23 +63,10 @@ class Bench:
         """Make what is to be removed."""
         today = datetime.now(UTC).date()
         for days in range(31, 31 + DAYS):
-            day = today - timedelta(days=days + 1)
-            await make_day(database, "delivery_attempts", day)
-            async with database.transaction() as connection:
-                await connection.execute(_ATTEMPTS, day, self.attempts // DAYS)
-        await self._fill_day(database, today - timedelta(days=40))
+            await past.attempts(database, today - timedelta(days=days + 1), self.attempts // DAYS)
+        await past.events(database, today - timedelta(days=40), self.events)
         async with database.connection() as connection:
-            for table in ("delivery_attempts", "journal", "receipts", "deliveries"):
-                await connection.execute(f"vacuum (analyze) {table}")
-
-    async def _fill_day(self, database: Database, day: date) -> None:
-        await make_day(database, "journal", day)
-        async with database.transaction() as connection:
-            await connection.execute(_EVENTS, day, self.events)
-            await connection.execute(_JOURNAL, day)
-            await connection.execute(_HEAD, self.events)
-            await connection.execute(_RECEIPTS, day)
-            await connection.execute(_DELIVERIES, day)
+            await past.analyze(connection)
 
     async def retain(self, database: Database) -> None:
         """Remove all of it, once posts have come in for some seconds."""

@@ -1,11 +1,11 @@
-"""Claims about the look at a load: which samples make its costs, and when a queue is level."""
+"""Claims about the look at a load: which samples make its costs."""
 
 from __future__ import annotations
 
 import pytest
 
 from relay.loadtest.accounting import Spent
-from relay.loadtest.watching import Sample, Watch, level
+from relay.loadtest.watching import Sample, Watch
 from relay.store.health import Log
 
 
@@ -33,30 +33,3 @@ def test_a_load_that_was_never_seen_has_no_costs() -> None:
 def test_costs_are_told_of_each_delivery() -> None:
     cost = Spent(2.0, {"sink": 0.5}, Log(3_000, 5)).each(1_000)
     assert (cost.us, cost.wal_bytes, cost.commits) == ({"sink": 500.0}, 3.0, 0.005)
-
-
-@pytest.mark.parametrize(
-    ("owed", "is_level"),
-    [
-        ((9, 9, 800, 900, 800, 900), True),
-        ((9, 9, 800, 900, 1_300, 1_350), True),
-        ((9, 9, 800, 900, 1_300, 1_351), False),
-        ((1_000, 1_000, 2_000, 2_000, 4_000, 4_000), False),
-        ((0, 0, 0, 0, 1_000, 1_000), True),
-        ((0, 0, 0, 0, 1_001, 1_001), False),
-    ],
-)
-def test_a_queue_is_level_that_grows_no_longer_or_is_never_more_than_a_quarter_of_a_second(
-    owed: tuple[int, ...], is_level: bool
-) -> None:
-    assert level(owed, 4_000.0).is_level is is_level
-
-
-def test_a_queue_is_shown_by_thirds_of_the_time() -> None:
-    queue = level([1, 3, 5, 7, 9, 20], 4_000.0)
-    assert (queue.usual, queue.most) == ((2, 6, 14), (3, 7, 20))
-
-
-def test_too_short_a_load_says_nothing_about_the_queue() -> None:
-    with pytest.raises(RuntimeError, match="too short"):
-        level([1, 2], 4_000.0)

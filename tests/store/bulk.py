@@ -40,8 +40,7 @@ _JOURNAL = """
 insert into journal (day, receipt_id, partition, number, tenant, source, event_id, type, received_at, content_type,
                      payload, payload_sha256, hops, checked_us, assigned_us)
 select (b.due_at at time zone 'UTC')::date, b.receipt, 6, h.next_number + b.n - 1, 'acct_default', 'anonymous',
-       'evt_' || b.n, 'invoice.paid', b.due_at, 'application/json', convert_to(repeat('x', 300), 'UTF8'), '\\x00',
-       0, 0, 0
+       'evt_' || b.n, 'invoice.paid', b.due_at, 'application/json', $1::bytea, sha256($1::bytea), 0, 0, 0
 from bulk_events b cross join journal_heads h where h.partition = 6
 """
 _HEAD = "update journal_heads set next_number = next_number + $1::integer where partition = 6"
@@ -65,11 +64,18 @@ async def add_lanes(connection: Connection, number: int, *, max_in_flight: int =
     return [row["id"] for row in rows]
 
 
-async def owe(connection: Connection, rows: int, lanes: list[UUID], *, last_lanes_share: float = 0.0) -> None:
+async def owe(
+    connection: Connection,
+    rows: int,
+    lanes: list[UUID],
+    *,
+    last_lanes_share: float = 0.0,
+    payload: bytes = b"x" * 300,
+) -> None:
     """Append so many events due now, one delivery each, lanes in turn; the last lane has the oldest share of them."""
     async with connection.transaction():
         await connection.execute(_EVENTS, rows, len(lanes), last_lanes_share, timeout=_LIMIT_SECONDS)
-        await connection.execute(_JOURNAL, timeout=_LIMIT_SECONDS)
+        await connection.execute(_JOURNAL, payload, timeout=_LIMIT_SECONDS)
         await connection.execute(_HEAD, rows)
         await connection.execute(_RECEIPTS, timeout=_LIMIT_SECONDS)
         await connection.execute(_DELIVERIES, lanes, timeout=_LIMIT_SECONDS)

@@ -12,6 +12,7 @@ import contextlib
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from relay.loadtest.accounting import MACHINE, POSTGRES, Cost
 from relay.loadtest.backlog import Shape
@@ -19,7 +20,7 @@ from relay.loadtest.children import Child, child
 from relay.loadtest.installation import NOWHERE, Installation, Tell, installation, sink_url
 from relay.loadtest.sink import read_record
 from relay.loadtest.steady import Load, Steady, measure
-from relay.loadtest.watching import Queue, watching
+from relay.loadtest.watching import watching
 
 LIMIT_SECONDS = 600.0
 """A drain that has not ended by then has failed."""
@@ -69,12 +70,10 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Sustained:
-    """How the load was kept up with: what came of it, what each event cost (of the processor by party), and the queue
-    meanwhile."""
+    """How the load was kept up with: what came of it, and what each event cost, of the processor by party."""
 
     steady: Steady
     cost: Cost
-    queue: Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +108,7 @@ async def kept_up(load: Load, ground: Installation) -> Sustained:
     """Put a load on the installation and watch."""
     async with watching(ground) as watch:
         steady = await measure(load, ground)
-    number = sum(steady.answers.values())
-    return Sustained(steady, watch.spent().each(number), watch.queue(load.rate))
+    return Sustained(steady, watch.spent().each(load.number))
 
 
 class _Bench:
@@ -122,17 +120,13 @@ class _Bench:
 
     async def client_floor(self) -> Floor:
         """Send the backlog's requests from a list."""
-        plan = self._plan
+        shape = self._plan.shape
         await self._ground.migrate()
         self._ground.tell("floor: the bare client")
-        with child("relay.loadtest.sink") as sink, contextlib.ExitStack() as stack:
-            arguments = (
-                *("client", "--url", sink_url(sink)),
-                *("--requests", str(plan.shape.deliveries // plan.workers)),
-                *("--payload-bytes", str(plan.shape.payload_bytes)),
+        with child("relay.loadtest.sink") as sink:
+            return await bare_client(
+                self._ground, sink, sink_url(sink), shape.deliveries, shape.payload_bytes, self._plan.workers
             )
-            clients = [stack.enter_context(child("relay.loadtest.floors", *arguments)) for _ in range(plan.workers)]
-            return await self._floor(clients, sink=sink)
 
     async def queue_floor(self) -> Floor:
         """Claim and record a backlog without sending it."""
@@ -144,23 +138,7 @@ class _Bench:
                 stack.enter_context(child("relay.loadtest.floors", "queue", environ=environ))
                 for _ in range(self._plan.workers)
             ]
-            return await self._floor(clients)
-
-    async def _floor(self, clients: list[Child], **parties: Child) -> Floor:
-        before = await self._ground.spent(**parties)
-        lines = [each.line() for each in clients]
-        spent = (await self._ground.spent(**parties)).since(before)
-        done = sum(int(line["done"]) for line in lines)
-        cost = spent.each(done)
-        return Floor(
-            rate=sum(float(line["done"]) / max(float(line["seconds"]), 1e-9) for line in lines),
-            client_us=sum(float(line["cpu_seconds"]) for line in lines) / done * 1e6,
-            postgres_us=cost.us[POSTGRES],
-            sink_us=cost.us.get("sink", 0.0),
-            machine_us=cost.us[MACHINE],
-            wal_bytes=cost.wal_bytes,
-            commits=cost.commits,
-        )
+            return await _floor(self._ground, clients)
 
     async def drain(self) -> Drain:
         """Let dispatchers drain the backlog into the sink."""
@@ -185,6 +163,42 @@ class _Bench:
             lost=max(owed - len(arrived), await self._ground.owed()),
             duplicates=deliveries - len(arrived),
         )
+
+
+async def bare_client(
+    ground: Installation,
+    sink: Child,
+    url: str,
+    requests: int,
+    payload_bytes: int,
+    workers: int,
+    authority: Path | None = None,
+) -> Floor:
+    """Send so many requests from a list, by so many processes; `authority` is who vouches for a sink with TLS."""
+    arguments = ["client", "--url", url, "--requests", str(requests // workers), "--payload-bytes", str(payload_bytes)]
+    if authority is not None:
+        arguments += ["--authority", str(authority)]
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(child("relay.loadtest.floors", *arguments)) for _ in range(workers)]
+        return await _floor(ground, clients, sink=sink)
+
+
+async def _floor(ground: Installation, clients: list[Child], **parties: Child) -> Floor:
+    """What these processes of a floor did, once each has told."""
+    before = await ground.spent(**parties)
+    lines = [each.line() for each in clients]
+    spent = (await ground.spent(**parties)).since(before)
+    done = sum(int(line["done"]) for line in lines)
+    cost = spent.each(done)
+    return Floor(
+        rate=sum(float(line["done"]) / max(float(line["seconds"]), 1e-9) for line in lines),
+        client_us=sum(float(line["cpu_seconds"]) for line in lines) / done * 1e6,
+        postgres_us=cost.us[POSTGRES],
+        sink_us=cost.us.get("sink", 0.0),
+        machine_us=cost.us[MACHINE],
+        wal_bytes=cost.wal_bytes,
+        commits=cost.commits,
+    )
 
 
 async def drained(ground: Installation, owed: int, *, sink: Child, dispatcher: Child) -> tuple[float, Cost]:

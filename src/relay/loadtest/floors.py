@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import uvloop
 
@@ -31,8 +32,8 @@ HEADERS = tuple((f"Relay-Filler-{place:02d}", "x" * 32) for place in range(14))
 """As many headers, about as long, as a delivery has."""
 
 
-async def client(url: str, requests: int, in_flight: int, payload_bytes: int) -> None:
-    """Send so many requests with so many under way, from a list."""
+async def client(url: str, requests: int, in_flight: int, payload_bytes: int, authority: Path | None) -> None:
+    """Send so many requests with so many under way, from a list; `authority` vouches for a server with TLS."""
     finished = asyncio.Event()
     request = OutboundRequest(url, url, HEADERS, payload(payload_bytes), 10.0)
     left = requests
@@ -58,7 +59,7 @@ async def client(url: str, requests: int, in_flight: int, payload_bytes: int) ->
 
     sender: HttpSender[int] = HttpSender(
         policy=EgressPolicy(allow_private=True, require_https=False, allowed_ports=None),
-        limits=SendLimits(),
+        limits=SendLimits(ca_file=authority),
         clock=time.monotonic,
         deliver=landed,
     )
@@ -138,12 +139,15 @@ def main() -> None:
     bare.add_argument("--requests", type=int, required=True)
     bare.add_argument("--in-flight", type=int, default=128)
     bare.add_argument("--payload-bytes", type=int, default=300)
+    bare.add_argument("--authority", type=Path, help="PEM file of who vouches for the server; without: the system's")
     claims = commands.add_parser("queue", help="claim and record; the database is named by DATABASE_URL")
     claims.add_argument("--batch", type=int, default=300)
     options = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         if options.floor == "client":
-            runner.run(client(options.url, options.requests, options.in_flight, options.payload_bytes))
+            runner.run(
+                client(options.url, options.requests, options.in_flight, options.payload_bytes, options.authority)
+            )
         else:
             runner.run(queue(os.environ["DATABASE_URL"], options.batch))
 

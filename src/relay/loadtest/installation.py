@@ -51,6 +51,11 @@ class Installation:
         self._key = new_key()
         self._vault = Vault([self._key])
 
+    @property
+    def superuser_dsn(self) -> str:
+        """The address of its first server for the superuser, for what no Relay may do."""
+        return self._servers.superuser_dsn("r1")
+
     def postgres_seconds(self) -> float:
         """What processor time all its servers have taken so far."""
         return sum(tree_seconds(pid) for pid in self._servers.pids)

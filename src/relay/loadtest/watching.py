@@ -1,4 +1,4 @@
-"""A look at a load from beside it: what each party spends while posts come in, and whether what is owed stays level.
+"""A look at a load from beside it: what each party spends while posts come in and until all is delivered.
 
 Owns the samples and what is read from them. The load itself is `steady`'s, and knows nothing of this. Invariant: what
 is said of a load is the difference of two samples: the last one before its first post, and the first one after its last
@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from statistics import median
 
 from relay.loadtest.accounting import Spent, child_seconds
 from relay.loadtest.installation import Installation
 from relay.store.health import Health
 
 EVERY_SECONDS = 0.5
-
-LEVEL_SECONDS = 0.25
-"""So many seconds' worth of posts may be owed at any time, whatever was owed before."""
 
 LOAD = "load"
 PARTIES = {
@@ -30,15 +26,6 @@ PARTIES = {
     LOAD: ("relay.loadtest.open_loop",),
 }
 """How to tell the processes of a load, by their arguments."""
-
-
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """What was owed in each third of the time while posts came in, usually and at most."""
-
-    usual: tuple[int, ...]
-    most: tuple[int, ...]
-    is_level: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +54,6 @@ class Watch:
         after = self.samples[posting[-1] + 1 :]
         last = next((each for each in after if not each.owed), self.samples[-1])
         return last.spent.since(self.samples[max(posting[0] - 1, 0)].spent)
-
-    def queue(self, rate: float) -> Queue:
-        """What was owed while posts came in, `rate` of them each second."""
-        return level([each.owed for each in self.samples if each.posting], rate)
-
-
-def level(owed: Sequence[int], rate: float) -> Queue:
-    """What such samples say of a queue. It is level if in the last third no more was owed than in the second, give or
-    take half of that, or never more than a fraction of a second's posts. Raises `RuntimeError` for too few samples."""
-    third = len(owed) // 3
-    if not third:
-        raise RuntimeError("the load was too short to tell whether the queue stayed level")
-    thirds = (owed[:third], owed[third:-third], owed[-third:])
-    most = tuple(max(each) for each in thirds)
-    return Queue(
-        tuple(round(median(each)) for each in thirds), most, most[2] <= max(1.5 * most[1], LEVEL_SECONDS * rate)
-    )
 
 
 @contextlib.asynccontextmanager
