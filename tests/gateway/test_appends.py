@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from relay.domain.telemetry import AppendCommitted
-from relay.gateway import appender
+from relay.gateway import appender, pacing
 from relay.store.database import Database
 from relay.store.faults import DataRefused, StoreUnavailable
 from relay.store.journal import Journal
@@ -36,6 +36,32 @@ async def test_what_arrives_while_an_append_is_under_way_shares_the_next_one(wor
     replies = [await each for each in (first, *more)]
     assert [reply.status for reply in replies] == [202] * 21
     assert [committed.events for committed in world.ear.of(AppendCommitted)] == [1, 20]
+
+
+async def test_behind_an_append_for_many_the_next_one_lets_more_join(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pacing, "LONGEST_SECONDS", 2.0)
+    now = world.gateway.ambient.monotonic()
+    world.gateway.appender._pace.ended(now - 2.0, now, pacing.CROWD)
+    posts = []
+    for number in range(3):
+        posts.append(asyncio.create_task(world.post()))
+        await world.until_waiting(number + 1, posts)
+    assert {(await each).status for each in posts} == {202}
+    assert [committed.events for committed in world.ear.of(AppendCommitted)] == [3]
+
+
+async def test_a_gateway_that_stops_lets_nobody_wait_for_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "LONGEST_SECONDS", 60.0)
+    async with world.appends_held():
+        first, more = await posted_while_held(world, 1)
+        now = world.gateway.ambient.monotonic()
+        stopping = asyncio.create_task(world.gateway.appender.drain(30.0))
+        await asyncio.sleep(0)
+        world.gateway.appender._pace.ended(now - 60.0, now, pacing.CROWD)
+    assert await stopping == 0
+    assert {(await each).status for each in (first, *more)} == {202}
 
 
 async def test_positions_follow_the_order_in_which_events_came(world: World) -> None:

@@ -93,6 +93,13 @@ def test_a_group_holds_who_waits_in_their_order() -> None:
     assert (len(line), line.payload_bytes) == (0, 0)
 
 
+def test_the_events_of_a_batch_are_one_request_of_their_group() -> None:
+    waiting = [submission() for _ in range(7)]
+    for each, batch in zip(waiting, ("a", "a", None, "b", "b", None, None), strict=True):
+        each.batch = batch
+    assert take(line_of(waiting), routes("*")).requests == 5
+
+
 def test_a_group_ends_before_it_has_too_many_deliveries() -> None:
     line = line_of(submission() for _ in range(10))
     group = take(line, routes(*["*"] * (MOST_ROWS // 4)))

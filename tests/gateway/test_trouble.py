@@ -165,9 +165,9 @@ async def test_the_first_pause_is_short_again_after_a_success(patient: World, pa
     await judged(patient, CROSSED.format(times=3))
     await patient.post()
     await patient.sql("select setval('tries', 2)")
-    patience.pauses.clear()
+    so_far = len(patience.pauses)
     await patient.post()
-    assert patience.pauses == [FIRST_PAUSE_SECONDS * 0.75]
+    assert patience.pauses[so_far:] == [FIRST_PAUSE_SECONDS * 0.75]
 
 
 async def test_an_event_waits_for_others_locks_for_so_long_and_no_longer(patient: World, patience: Patience) -> None:

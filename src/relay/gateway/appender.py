@@ -29,6 +29,7 @@ from relay.domain.telemetry import (
 )
 from relay.gateway.confirming import MISSING, Confirming
 from relay.gateway.groups import NO_ENDPOINT, Group, Member, take_group, verdicts
+from relay.gateway.pacing import Pace
 from relay.gateway.rechecking import Rechecking
 from relay.gateway.routes import Routes
 from relay.gateway.schemas import Checks
@@ -107,6 +108,7 @@ class Appender:
         self._rechecking = Rechecking(checks=checks, ambient=ambient, rejoin=self._rejoin)
         self._most_waiting = most_waiting
         self._line = Line()
+        self._pace = Pace()
         self._appending: asyncio.Task[None] | None = None
         self._draining = False
         self._abandoned = 0
@@ -177,9 +179,16 @@ class Appender:
         """Append group after group until nobody waits."""
         try:
             while self._line:
+                await self._gather()
                 await self._append_next()
         finally:
             self._appending = None
+
+    async def _gather(self) -> None:
+        """Let more join the next append, unless this process is about to stop."""
+        rest = self._pace.rest(self._ambient.monotonic())
+        if rest and not self._draining:
+            await self._ambient.sleep(rest)
 
     async def _append_next(self) -> None:
         routes: Routes | None = None
@@ -235,11 +244,13 @@ class Appender:
         raise StaleSnapshot
 
     async def _append(self, routes: Routes, group: Group) -> None:
+        began = self._ambient.monotonic()
         try:
             appended = await self._journal.append(routes.versions, [member.addition for member in group.members])
         except StoreRefused as fault:
             self._divide(group, fault)
         else:
+            self._pace.ended(began, self._ambient.monotonic(), group.requests)
             self._confirm(group, appended)
 
     def _confirm(self, group: Group, appended: Sequence[Appended]) -> None:

@@ -70,6 +70,16 @@ class Group:
     lost: Sequence[Submission] = ()
     refused: Sequence[tuple[Submission, Problem]] = ()
 
+    @property
+    def requests(self) -> int:
+        """How many requests it serves: the events of a batch, which stand together, are one."""
+        count, last = 0, None
+        for member in self.members:
+            batch = member.submission.batch
+            count += batch is None or batch is not last
+            last = batch
+        return count
+
 
 def take_group(line: Line, routes: Routes, durability: Durability, entropy: Entropy, still_holds: StillHolds) -> Group:
     """Take from the front of the line what shares the next append, at least one event if anybody waits.

@@ -28,6 +28,9 @@
 -- from `looked_from` on: it passes over nothing that was taken before, and may miss what came late. A lane's state is
 -- looked for from `claimed_second` on, which spares it the versions that an old snapshot keeps.
 --
+-- What was picked is updated by its ids alone: its status is compared as text, since a plan that was made while little
+-- was pending would else go through the index of all that is (as in `bury_removed`).
+--
 -- With `announced` (null: everything) only these deliveries are claimed, as far as their lanes give anything: lanes,
 -- rotation, shares and gates are as ever, but nothing else is looked at. `left_over` are those of them that are still
 -- due and may be asked for again shortly, since their lane had its share or was not reached, is only full, short of
@@ -172,7 +175,7 @@ with recursive announced as materialized (
     set status = 'in_flight', lease_token = $3, lease_until = now() + $4 * interval '1 second', claimed_at = now(),
         attempts = d.attempts + 1, generation_attempts = d.generation_attempts + 1,
         generation_started_at = coalesce(d.generation_started_at, now())
-    where d.id = any (array(select p.id from picked p)) and d.status = 'pending'
+    where d.id = any (array(select p.id from picked p)) and d.status::text = 'pending'
     returning d.id, d.receipt_id, d.endpoint_id, d.journal_day, d.attempts, d.generation, d.generation_attempts,
               extract(epoch from now() - d.generation_started_at)::double precision as generation_age, d.claimed_at,
               d.owed_by, d.due_at
@@ -401,7 +404,7 @@ update deliveries d
 set status = 'dead', dead_at = now(), dead_reason = 'endpoint_removed', last_error = 'the endpoint was removed'
 from endpoints e
 where d.id = any (array(select o.id from owed o union all select a.id from awaited a))
-  and (d.status = 'pending' or d.status = 'in_flight' and d.received_at is not null) and e.id = d.endpoint_id
+  and (d.status::text = 'pending' or d.status::text = 'in_flight' and d.received_at is not null) and e.id = d.endpoint_id
 returning e.name;
 
 -- name: next_due
