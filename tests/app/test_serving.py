@@ -60,6 +60,21 @@ async def served(app: ASGIApp, *, drain_seconds: float = 5.0, tls: Tls | None = 
             await task
 
 
+def place_of(server: Running) -> tuple[str, int]:
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    return host, int(port)
+
+
+async def until_refused(server: Running) -> None:
+    """Return once nobody can connect any more."""
+    while True:
+        try:
+            async with await Wire.connect(server.url):
+                pass
+        except OSError:
+            return
+
+
 async def test_an_endless_head_is_refused_soon_after_the_limit() -> None:
     async with served(hello) as server, await Wire.connect(server.url) as wire:
         await wire.write(b"GET / HTTP/1.1\r\nhost: relay.test\r\n")
@@ -268,14 +283,71 @@ async def test_a_stop_answers_the_request_under_way_and_refuses_new_connections(
         async with asyncio.timeout(PATIENCE_SECONDS):
             await entered.wait()
             server.stop.set()
-            while True:
-                try:
-                    async with await Wire.connect(server.url):
-                        pass
-                except OSError:
-                    break
+            await until_refused(server)
         may_answer.set()
         assert (await wire.reply()).body == b"hello"
+
+
+async def test_a_stop_answers_what_a_kept_connection_brings_shortly_and_says_that_it_is_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving, "GRACE_SECONDS", 600.0)
+    async with served(hello) as server, await Wire.connect(server.url) as wire:
+        assert "connection" not in (await wire.ask(GET)).headers
+        server.stop.set()
+        await until_refused(server)
+        reply = await wire.ask(GET)
+        assert (reply.body, reply.headers["connection"]) == (b"hello", "close")
+        await wire.closed()
+
+
+@pytest.mark.parametrize("why", ["stop", "idle"])
+async def test_a_request_that_crosses_the_end_of_its_kept_connection_meets_no_reset(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not read, and whoever sent it may know that: HAProxy repeats what ended so, and nothing that was reset."""
+    monkeypatch.setattr(serving, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(serving, "KEEP_ALIVE_SECONDS", 0 if why == "idle" else 75)
+    loop, part = asyncio.get_running_loop(), serving.BoundedHead._part
+    with socket.socket() as kept:
+
+        def crossing(connection: serving.BoundedHead) -> None:
+            kept.setblocking(True)
+            kept.sendall(GET)
+            kept.setblocking(False)
+            part(connection)
+
+        monkeypatch.setattr(serving.BoundedHead, "_part", crossing)
+        async with served(hello) as server, asyncio.timeout(PATIENCE_SECONDS):
+            kept.setblocking(False)
+            await loop.sock_connect(kept, place_of(server))
+            await loop.sock_sendall(kept, GET)
+            read = b""
+            while not read.endswith(b"hello"):
+                read += await loop.sock_recv(kept, 4096)
+            if why == "stop":
+                server.stop.set()
+            assert await loop.sock_recv(kept, 4096) == b""
+            kept.shutdown(socket.SHUT_WR)
+            assert await loop.sock_recv(kept, 4096) == b""
+
+
+async def test_who_has_connected_before_a_stop_is_answered() -> None:
+    """Accepted or not: the system tells the client that it is connected."""
+    loop = asyncio.get_running_loop()
+    async with served(hello) as server:
+        waiting = [socket.create_connection(place_of(server)) for _ in range(30)]
+        for each in waiting:
+            each.sendall(GET)
+            each.setblocking(False)
+        server.stop.set()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            for each in waiting:
+                read = b""
+                while got := await loop.sock_recv(each, 4096):
+                    read += got
+                each.close()
+                assert read.endswith(b"hello")
 
 
 async def test_a_stop_cuts_what_takes_longer_than_it_may() -> None:
@@ -332,9 +404,8 @@ async def test_an_answer_that_nobody_reads_is_given_up(monkeypatch: pytest.Monke
     async with served(large) as server:
         with socket.socket() as silent:
             silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            host, _, port = server.url.removeprefix("http://").partition(":")
             silent.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(silent, (host, int(port)))
+            await asyncio.get_running_loop().sock_connect(silent, place_of(server))
             await asyncio.get_running_loop().sock_sendall(silent, GET)
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await over.wait()

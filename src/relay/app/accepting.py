@@ -8,6 +8,7 @@ its turn, in which the other workers get theirs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -42,12 +43,22 @@ class Acceptor:
         listener.setblocking(False)
         self._resume()
 
+    def take_rest(self) -> None:
+        """Take all who wait, and nobody after them: whoever closes the socket right behind this resets no connection
+        of which the client may have sent a request. Who would have to shake hands first has sent none."""
+        self._rest()
+        with contextlib.suppress(OSError):  # no room for the rest
+            while self._tls is None and self._take():
+                pass
+
+    async def opened(self) -> None:
+        """Wait until everybody who was taken has a protocol, but for who shakes hands."""
+        if self._tls is None:
+            await self.wait_closed()
+
     def close(self) -> None:
         """Accept no more; what was accepted lives on, but for who still owes the handshake and so has asked nothing."""
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
-        self._loop.remove_reader(self._listener)
+        self._rest()
         for handshake in self._opening:
             handshake.cancel()
 
@@ -59,20 +70,34 @@ class Acceptor:
         self._pause = None
         self._loop.add_reader(self._listener, self._accept)
 
+    def _rest(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener)
+
     def _accept(self) -> None:
         try:
-            connection, _ = self._listener.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return  # another worker was quicker, or the client has left again
+            self._take()
         except OSError as fault:
             told = {"detail": fault.strerror}
             logger.error("connections_not_accepted", extra={"fields": told})  # noqa: TRY400 - no bug of Relay's
-            self._loop.remove_reader(self._listener)
+            self._rest()
             self._pause = self._loop.call_later(PAUSE_SECONDS, self._resume)
-            return
+
+    def _take(self) -> bool:
+        """Take one who waits; answers whether anybody did. Raises `OSError` if the system has no room for one more."""
+        try:
+            connection, _ = self._listener.accept()
+        except (InterruptedError, ConnectionAbortedError):
+            return True  # the client has left again
+        except BlockingIOError:
+            return False  # another worker was quicker
         task = self._loop.create_task(self._open(connection))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
+        return True
 
     async def _open(self, connection: socket.socket) -> None:
         try:

@@ -1,7 +1,8 @@
 """An ASGI application behind a socket that is bound already: uvicorn, with what it leaves open closed.
 
 Owns the server's options and its life. Invariant: once `stop` is set, `serve` returns within `drain_seconds` and a
-moment; whatever a client sends beside the bodies of its requests is bounded in bytes and in time.
+moment, and ends no plain connection by a reset that may bring a request; whatever a client sends beside the bodies of
+its requests is bounded in bytes and in time.
 """
 
 from __future__ import annotations
@@ -42,6 +43,14 @@ _FRAMING = (b"content-length", b"transfer-encoding")
 
 HALF_CLOSED_SECONDS = 10.0
 """How long an answer may take whose client says nothing more: most such clients have left, and none asks again."""
+
+GRACE_SECONDS = 0.5
+"""How long a kept connection may still bring a request once the server stops: whoever is busy learns by its answer that
+it is the last, and sends no other into the end of the connection."""
+
+LINGER_SECONDS = 0.4
+"""For how long what comes is read and dropped after a kept connection was ended from here: it was sent before the end
+was seen, and unread it would make a reset of the end."""
 
 TICK_SECONDS = 1.0
 """How often the `Date` header is renewed: it has a grain of a second."""
@@ -113,6 +122,17 @@ class _Server(uvicorn.Server):
             except TimeoutError:
                 await self.on_tick(0)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take who has connected by now, close the sockets, and let every connection come to its end."""
+        acceptors = cast("list[Acceptor]", self.servers)
+        for each in acceptors:
+            each.take_rest()
+        for listener in sockets or ():
+            listener.close()
+        for each in acceptors:
+            await each.opened()
+        await super().shutdown(sockets)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -129,6 +149,8 @@ class BoundedHead(HttpToolsProtocol):
     _advanced = False
     _in_head = True
     _resuming = False
+    _leaving = False
+    _parted = False
     _head_timer: asyncio.TimerHandle | None = None
 
     def __init__(self, peers: Peers, config: uvicorn.Config, server_state: ServerState) -> None:
@@ -163,6 +185,37 @@ class BoundedHead(HttpToolsProtocol):
         self.loop.call_later(HALF_CLOSED_SECONDS, self.transport.close)
         return True
 
+    # -- the end of a kept connection ---------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """The server stops: the answer to the request under way is the last, or else to the one that comes shortly."""
+        self._leaving = True
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_started:
+            self.loop.call_later(GRACE_SECONDS, self._part)
+        else:
+            cycle.keep_alive = False
+
+    def timeout_keep_alive_handler(self) -> None:
+        """It was idle for long."""
+        self._part()
+
+    def _part(self) -> None:
+        """End a kept connection so that a request that is on its way meets an end and no reset: whoever sent it knows
+        by that that nobody has read it. TLS says so itself."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if self.transport.is_closing():
+            return
+        if cycle is not None and not cycle.response_complete:
+            cycle.keep_alive = False
+        elif self.scheme == "https":
+            self.transport.close()
+        else:
+            self._parted = True
+            self._forget_head()
+            self.transport.write_eof()
+            self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
     # -- what the parser reports --------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
@@ -189,6 +242,8 @@ class BoundedHead(HttpToolsProtocol):
         if not self._resuming:
             self._in_head = False
             super().on_headers_complete()
+            if self._leaving:
+                self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body, which is bounded where it is read."""
@@ -206,6 +261,8 @@ class BoundedHead(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser, then look how much it took without getting on."""
+        if self._parted:
+            return
         self._unset_keepalive_if_required()
         self._advanced = False
         if not self._parse(data):
