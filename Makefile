@@ -147,6 +147,10 @@ bench-scale: setup  ## what an event costs the server, and what a gateway, a dis
 	@$(BIN)/python -m tests.loadtest.heads
 	@$(BIN)/python -m tests.loadtest.scale
 
+.PHONY: load-test
+load-test: setup  ## measure one configuration after the other on a quiet machine, and write docs/load-test.md anew
+	$(BIN)/relay loadtest sweep --output docs/load-test/sweep.json --force --page docs/load-test.md
+
 .PHONY: simulate-claims
 simulate-claims: setup  ## how many dispatchers one database feeds: a model with a seed, a table in seconds
 	@$(BIN)/python -m tests.loadtest.claim_simulation

@@ -14,6 +14,7 @@ from relay.api import calls
 from relay.api.app import description
 from relay.cli import reference as commands
 from relay.domain import answers_table, refusals_table, schedule_table, verification
+from relay.loadtest import sweep, sweep_report
 from relay.metrics import glossary
 from relay.web import problems
 from tests.docs.tree import ROOT
@@ -57,8 +58,13 @@ ANSWERS = Part(ROOT / "docs" / "receivers.md", "answers", answers_table.referenc
 SCHEDULES = Part(ROOT / "docs" / "receivers.md", "schedules", schedule_table.reference)
 REFUSALS = Part(ROOT / "docs" / "sending.md", "refusals", refusals_table.reference)
 FAULTS = Part(ROOT / "docs" / "verify.md", "faults", verification.reference)
-PARTS = (SETTINGS, METRICS, LOGS, COMMANDS, ERROR_CODES, CALLS, ANSWERS, SCHEDULES, REFUSALS, FAULTS)
+SWEEP_PAGE = ROOT / "docs" / "load-test.md"
+SWEEP_RESULT = SWEEP_PAGE.with_suffix("") / "sweep.json"
+SWEEP = Part(SWEEP_PAGE, "sweep", lambda: sweep_report.part(sweep.read(SWEEP_RESULT.read_bytes()), "load-test"))
+PARTS = (SETTINGS, METRICS, LOGS, COMMANDS, ERROR_CODES, CALLS, ANSWERS, SCHEDULES, REFUSALS, FAULTS, SWEEP)
 
 if __name__ == "__main__":
     for part in PARTS:
         part.write()
+    for name, drawn in sweep_report.plots(sweep.read(SWEEP_RESULT.read_bytes())).items():
+        (SWEEP_RESULT.parent / name).write_text(drawn)

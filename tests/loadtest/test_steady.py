@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from relay.cli.main import main
+from relay.loadtest import steady
 from relay.loadtest.histogram import Histogram
 from relay.loadtest.machine import this_machine
 from relay.loadtest.observing import Queue
@@ -55,7 +57,7 @@ def test_endpoints_that_make_no_whole_groups_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steady", "faults"),
+    ("came", "faults"),
     [
         (WELL, []),
         (replace(WELL, lost=3), ["3 of 12,000 accepted deliveries are lost"]),
@@ -63,16 +65,23 @@ def test_endpoints_that_make_no_whole_groups_are_refused() -> None:
         (replace(WELL, deliveries=0), ["nothing was accepted that an endpoint was to get"]),
     ],
 )
-def test_what_must_not_be_is_said_in_a_sentence(steady: Steady, faults: list[str]) -> None:
-    assert steady.faults() == faults
+def test_what_must_not_be_is_said_in_a_sentence(came: Steady, faults: list[str]) -> None:
+    assert came.faults() == faults
+
+
+LEVEL = (1, 1, 1, 1)
 
 
 @pytest.mark.parametrize(
-    ("owed", "flat"),
+    ("waiting", "flat"),
     [((9, 10, 9, 11), True), ((100, 200, 300, 300), True), ((100, 200, 300, 301), False), ((0, 0, 0, 25), True)],
 )
-def test_a_queue_is_flat_that_does_not_grow_behind_the_middle(owed: tuple[int, ...], flat: bool) -> None:
-    assert Queue(owed, under_way=25).is_flat is flat
+def test_a_queue_is_flat_that_does_not_grow_behind_the_middle(waiting: tuple[int, ...], flat: bool) -> None:
+    assert Queue(waiting, 25, LEVEL).is_flat is flat
+
+
+def test_posts_that_wait_longer_and_longer_for_their_answers_are_a_queue_that_grows() -> None:
+    assert not Queue(LEVEL, 25, (10, 500, 1_000, 1_500)).is_flat
 
 
 def test_a_person_reads_what_the_receivers_did() -> None:
@@ -85,7 +94,7 @@ def test_a_person_reads_what_the_receivers_did() -> None:
 
 
 def test_a_program_reads_the_verdicts_too() -> None:
-    read = json.loads(as_json(replace(WELL, lost=1, queue=Queue((1, 1, 1, 1), 5))))
+    read = json.loads(as_json(replace(WELL, lost=1, queue=Queue(LEVEL, 5, LEVEL))))
     assert (read["queue"]["is_flat"], len(read["faults"])) == (True, 1)
 
 
@@ -93,6 +102,17 @@ def test_a_result_tells_what_it_was_measured_on_and_with() -> None:
     read = json.loads(result(WELL, this_machine("18.6")))
     assert read["machine"]["postgresql"] == "18.6"
     assert read["load"]["rate"] == 100
+
+
+@pytest.mark.parametrize(("lost", "code"), [(0, 0), (2, 1)])
+def test_the_command_fails_with_a_sentence_where_something_is_lost_and_still_tells_what_was_measured(
+    lost: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(steady, "run", lambda *_: (replace(WELL, lost=lost), this_machine("18.6")))
+    assert main(["loadtest", "steady", "--output", str(tmp_path / "made.json")]) == code
+    told = capsys.readouterr()
+    assert ("relay: 2 of 12,000 accepted deliveries are lost\n" in told.err) == bool(lost)
+    assert json.loads(told.out)["lost"] == json.loads((tmp_path / "made.json").read_text())["lost"] == lost
 
 
 @pytest.fixture(scope="module")

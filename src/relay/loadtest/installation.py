@@ -6,6 +6,7 @@ Owns the temporary folder and everything started in it. Invariant: nothing of it
 from __future__ import annotations
 
 import contextlib
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -171,17 +172,27 @@ def installation(tell: Tell, *, servers: int = 1, quorum: int = 1) -> Iterator[I
 
     One server, or three of which `quorum` have a commit before it is confirmed.
     """
-    with tempfile.TemporaryDirectory(prefix="relay-bench-") as folder:
-        data = Path(folder) / "data"
+    with contextlib.ExitStack() as stack:
+        with uninterrupted():  # or a folder could be there that nobody knows of yet
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-bench-")))
+        data = folder / "data"
         replicas = EmbeddedReplicas(data, servers, quorum=quorum)
+        stack.callback(replicas.stop)
         replicas.start(tell)
-        try:
-            dsn = running_dsn(data)
-            if dsn is None:
-                raise EmbeddedFault("the database of the measurement has died")
-            yield Installation(replicas, dsn, Path(folder), tell)
-        finally:
-            replicas.stop()
+        dsn = running_dsn(data)
+        if dsn is None:
+            raise EmbeddedFault("the database of the measurement has died")
+        yield Installation(replicas, dsn, folder, tell)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Have an interrupt wait for the end of the block, which must be short."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def sink_url(sink: Child) -> str:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from relay import __version__
 
+QUIET_LOAD = 0.25
+"""Per core: with more than that under way before a measurement, what it says of limits is worth little."""
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -26,6 +29,11 @@ class Machine:
     postgresql: str
     relay: str
     busy: float
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it had nothing else to do."""
+        return self.busy <= QUIET_LOAD * self.cores
 
 
 def this_machine(postgresql: str) -> Machine:

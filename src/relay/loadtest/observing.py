@@ -29,16 +29,22 @@ LEVEL_RATIO = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What endpoints that live were owed as each quarter of the posts had left, and how many deliveries are on their
-    way at any time."""
+    """What endpoints that live were owed as each quarter of the posts had left. `under_way` is how many deliveries are
+    on their way at any time. `unanswered` is how many posts had no answer then: a gateway that cannot keep up lets
+    them wait, and nothing of them is owed yet."""
 
     owed: tuple[int, ...]
     under_way: int
+    unanswered: tuple[int, ...] = ()
 
     @property
     def is_flat(self) -> bool:
-        """Whether about as much is owed at the end as in the middle, or no more than what is on its way."""
-        return self.owed[-1] <= max(LEVEL_RATIO * self.owed[1], self.under_way)
+        """Whether about as much waits at the end as in the middle, or no more than what is on its way."""
+        return all(
+            waiting[-1] <= max(LEVEL_RATIO * waiting[1], self.under_way)
+            for waiting in (self.owed, self.unanswered)
+            if waiting
+        )
 
 
 @dataclass(slots=True)
@@ -52,6 +58,7 @@ class Observer:
     rate: float
     samples: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     owed: list[int] = field(default_factory=list)
+    unanswered: list[int] = field(default_factory=list)
 
     @property
     def parts(self) -> int:
@@ -71,6 +78,7 @@ class Observer:
             part = passed
             self._tell(line)
             if quarter:
+                self.unanswered.append(int(line["posted"] - line["answered"]))
                 self.owed.append(max(0, await self.ground.owed() - int(line["undeliverable"])))
             await self._look_at_memory(line["elapsed"])
 
@@ -90,7 +98,9 @@ class Observer:
 
     def queue(self) -> Queue | None:
         """What was owed meanwhile; None where the posts ended before it could be told."""
-        return Queue(tuple(self.owed), round(self.rate * LEVEL_SECONDS)) if len(self.owed) == QUARTERS else None
+        if len(self.owed) < QUARTERS:
+            return None
+        return Queue(tuple(self.owed), round(self.rate * LEVEL_SECONDS), tuple(self.unanswered))
 
     def memory(self) -> dict[str, Memory]:
         """What each tree of processes took."""

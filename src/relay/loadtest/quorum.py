@@ -15,6 +15,7 @@ import msgspec
 
 from relay.loadtest.children import child
 from relay.loadtest.installation import Installation, Tell, installation
+from relay.loadtest.machine import QUIET_LOAD
 from relay.loadtest.quorum_floor import Floor
 from relay.loadtest.steady import Load, Steady, measure
 from relay.loadtest.times import times_head, times_row
@@ -27,9 +28,6 @@ WANTED_MS = 30.0
 
 GOAL_MS = 12.0
 """What it should come to be."""
-
-QUIET_LOAD = 0.25
-"""Per core: with more than that under way before the measurement, a target that was missed says little."""
 
 
 @dataclass(frozen=True, slots=True)

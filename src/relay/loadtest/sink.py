@@ -2,7 +2,7 @@
 
 Owns the process that stands for all endpoints in a measurement. It keeps connections alive, answers pipelined
 requests in order, counts, and on request notes which delivery was answered with 200 when, and lets a share of the
-requests fail or wait. It leaves everything else to the testkit, whose modes cost a hundred times as much.
+requests fail or wait. It leaves everything else to the testkit, whose modes cost four times as much.
 Invariant: one answer per complete request, in order, and none before the request is complete.
 
 Run as `python -m relay.loadtest.sink --bind 127.0.0.1:0`. The first line of its output is

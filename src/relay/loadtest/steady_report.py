@@ -65,9 +65,11 @@ def _receivers(steady: Steady) -> list[str]:
 def _meanwhile(steady: Steady) -> list[str]:
     lines = []
     if steady.queue is not None:
-        owed = ", ".join(f"{number:,}" for number in steady.queue.owed)
-        flat = "flat" if steady.queue.is_flat else "growing"
-        lines.append(f"owed after each quarter of the posts: {owed} ({flat})")
+        owed, unanswered = (
+            ", ".join(f"{each:,}" for each in of) for of in (steady.queue.owed, steady.queue.unanswered)
+        )
+        flat = "flat" if steady.queue.is_flat else "growing: it does not keep up"
+        lines.append(f"after each quarter of the posts, owed: {owed}; without an answer: {unanswered} ({flat})")
     for name, each in steady.memory.items():
         grown = f", {each.slope_per_minute:+.2f} a minute" if steady.load.seconds >= SLOPE_SECONDS else ""
         lines.append(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -18,7 +19,7 @@ from relay.cli.options import example, json_option
 from relay.cli.streams import Streams
 from relay.domain.credentials import Proof
 from relay.embedded import EmbeddedFault
-from relay.loadtest import bench, bench_report, fairness, fanout, quorum, steady, steady_report
+from relay.loadtest import bench, bench_report, fairness, fanout, quorum, steady, steady_report, sweep, sweep_report
 from relay.loadtest.backlog import Shape
 from relay.loadtest.receivers import Receivers, Share, read_share
 from relay.loadtest.results import write_whole
@@ -44,6 +45,16 @@ class _Wanted(TypedDict):
     gateways: int
     dispatchers: int
     auth: str | None
+
+
+class _Turned(TypedDict):
+    """The options of a sweep."""
+
+    knobs: tuple[str, ...]
+    values: tuple[int, ...]
+    events: int
+    rates: tuple[float, ...]
+    seconds: float
 
 
 class _Timed(click.ParamType[Share]):
@@ -82,16 +93,6 @@ def output_option(measurement: F) -> F:
         help="Write what was measured, with its histograms, to this file.",
     )
     return force(output(measurement))
-
-
-def write_result(streams: Streams, path: Path, text: str, *, replace: bool) -> None:
-    """Keep a result. Raises `CommandFailed`."""
-    try:
-        write_whole(path, text, replace=replace)
-    except OSError as fault:
-        raise CommandFailed(f"the result could not be written to {path}: {fault.strerror}") from fault
-    if streams.for_progress():
-        streams.note(f"the result is in {path}")
 
 
 @click.group("loadtest", epilog=example("relay loadtest bench"))
@@ -186,7 +187,8 @@ def steady_command(streams: Streams, /, output: Path | None, force: bool, **want
     with measuring():
         report, machine = steady.run(load, told(streams))
     if output is not None:
-        write_result(streams, output, steady_report.result(report, machine), replace=force)
+        with _files("the result could not be written"):
+            write_whole(output, steady_report.result(report, machine), replace=force)
     streams.done("measured")
     streams.line(steady_report.as_json(report) if streams.json else steady_report.text(report))
     if faults := report.faults():
@@ -213,6 +215,99 @@ def _load(wanted: _Wanted) -> steady.Load:
         )
     except ValueError as fault:
         raise click.UsageError(f"{fault}.") from fault
+
+
+@command.command("sweep", epilog=example("relay loadtest sweep --output sweep.json"))
+@click.option(
+    "--knob",
+    "knobs",
+    type=click.Choice([each.name for each in sweep.KNOBS]),
+    multiple=True,
+    help="What to turn; given several times, each; by default all.",
+)
+@click.option(
+    "--value", "values", type=click.IntRange(1), multiple=True, help="Of a single knob these values instead of its own."
+)
+@click.option(
+    "--events", type=click.IntRange(100), default=30_000, show_default=True, help="Events in each backlog, at most."
+)
+@click.option(
+    "--rate",
+    "rates",
+    type=click.FloatRange(1),
+    multiple=True,
+    default=[500.0, 2000.0, 4000.0],
+    show_default=True,
+    help="Posts per second of steady loads; given several times, each.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0),
+    default=8.0,
+    show_default=True,
+    help="For how long each steady load; 0: none at all.",
+)
+@click.option(
+    "--page",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    metavar="FILE",
+    help="Write tables into this page's part named sweep, and plots into the folder beside it that has its name.",
+)
+@output_option
+@json_option
+@click.pass_obj
+def sweep_command(
+    streams: Streams, /, page: Path | None, output: Path | None, force: bool, **wanted: Unpack[_Turned]
+) -> None:
+    """Drain a backlog and keep up with loads under one configuration after the other, and say what to change first.
+
+    Turns one knob at a time: dispatcher processes, claim batch, pool, requests under way in a process and to an
+    endpoint; then gateway and dispatcher processes under steady loads. Takes some minutes. It may be interrupted: what
+    was measured by then is shown and kept. Each configuration has a database and receivers of its own, and no others
+    are touched.
+    """
+    plan = _plan(wanted)
+    if page is not None:
+        with _files("the page cannot be written"):
+            sweep_report.look_at_page(page)
+
+    def keep(measured: sweep.Sweep) -> None:
+        if output is not None:
+            with _files("the result could not be written"):
+                write_whole(output, sweep.written(measured), replace=force or len(measured.measured) > 1)
+
+    with measuring():
+        measured = sweep.run(plan, told(streams), keep)
+    if page is not None:
+        with _files("the page could not be written"):
+            sweep_report.write_page(page, measured)
+    streams.done("measured")
+    streams.line(sweep.written(measured) if streams.json else sweep_report.text(measured))
+    if not measured.is_whole:
+        raise click.Abort
+
+
+def _plan(wanted: _Turned) -> sweep.Plan:
+    knobs = tuple(each for each in sweep.KNOBS if not wanted["knobs"] or each.name in wanted["knobs"])
+    if wanted["values"]:
+        if len(knobs) > 1:
+            raise click.UsageError("--value goes with one --knob, whose values they are.")
+        knobs = (replace(knobs[0], values=wanted["values"]),)
+    return sweep.Plan(
+        knobs=knobs,
+        events=wanted["events"],
+        rates=wanted["rates"] if wanted["seconds"] else (),
+        seconds=wanted["seconds"],
+    )
+
+
+@contextmanager
+def _files(what: str) -> Iterator[None]:
+    """Turn a file that cannot be written into a command that failed."""
+    try:
+        yield
+    except (OSError, LookupError) as fault:
+        raise CommandFailed(f"{what}: {fault}") from fault
 
 
 @command.command("quorum", epilog=example("relay loadtest quorum --rate 200 --seconds 10"))
