@@ -354,6 +354,34 @@ async def test_a_lane_that_hangs_costs_few_claims_and_keeps_no_other_lane(
             await receiver.arrive(20, 10)
 
 
+async def test_what_is_read_for_a_full_lane_does_not_slow_down_what_is_left_over(
+    house: House, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Claims of what was just read are in vain here, since somebody has that already; then something lands."""
+    claims: list[Sequence[UUID]] = []
+    claim_due = Queue.claim_due
+
+    async def noting(queue: Queue, **wanted: Any) -> Claim:
+        claim = await claim_due(queue, **wanted)
+        claims.extend([wanted["announced"]] if wanted.get("announced") else [])
+        return claim
+
+    monkeypatch.setattr(Queue, "claim_due", noting)
+    monkeypatch.setattr(consuming, "AGAIN_SECONDS", 3_600.0)
+    async with Gate() as gate:
+        endpoint = await house.endpoint(gate.url, max_in_flight=1)
+        async with house.dispatching(replace(TUNING, drain_seconds=0.1), broker=consumer(house, stream)):
+            await house.until(lambda: modes(house) == [True])
+            await house.events(2, endpoint)
+            (first,) = await gate.visits(1, 10)
+            for _ in range(16):
+                claims.clear()
+                await consumer(house, stream, "other").announce([[UUID(first.delivery_id)]])
+                await house.until(lambda: claims != [])
+            first.answer()
+            await gate.visits(1, 10)
+
+
 async def test_where_permits_are_scarce_nothing_is_let_go_for_what_is_read_after_it(
     house: House, receiver: Receiver, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,9 +144,10 @@ class Consumer:
         self._held = Held()
         self._surplus = Surplus(flights.lanes)
         self._receiving: asyncio.Task[Sequence[Message]] | None = None
-        self._heard_at = self._reclaimed_at = self._again_at = self._all_again_at = 0.0
+        self._heard_at = self._reclaimed_at = self._asked_at = self._all_again_at = 0.0
         self._strangers_at = 0.0
         self._pause = PACE_SECONDS
+        self._landings = 0
         self._is_scarce = False
 
     async def run(self) -> None:
@@ -264,12 +265,17 @@ class Consumer:
             return
         lanes = self._flights.lanes
         has_room = any(lanes.has_room(endpoint) for _, endpoint in self._held.left_over())
-        again_at = self._again_at if has_room else self._all_again_at
+        again_at = self._again_at() if has_room else self._all_again_at
         ringing = asyncio.ensure_future(self._alarm.wait(max(again_at - now, PACE_SECONDS)))
         try:
             await asyncio.wait([receiving, ringing], return_when=asyncio.FIRST_COMPLETED)
         finally:
             await _ended(ringing)
+
+    def _again_at(self) -> float:
+        """When what is left over is asked for again whose lane has room here, as far as this process knows: soon where
+        something has landed since, else after a pause that grows with each claim in vain."""
+        return self._asked_at + (self._pause if self._flights.landings == self._landings else PACE_SECONDS)
 
     def _askable(self, now: float) -> list[UUID]:
         """What to ask for: what was just read, and of what is left over that whose lane has room here."""
@@ -277,19 +283,19 @@ class Consumer:
         if now >= self._all_again_at:
             self._all_again_at = now + AGAIN_SECONDS
             asked += [delivery for delivery, _ in self._held.left_over()]
-        elif now >= self._again_at:
+        elif now >= self._again_at():
             lanes = self._flights.lanes
             asked += [delivery for delivery, endpoint in self._held.left_over() if lanes.has_room(endpoint)]
         return asked[:MOST_ASKED]
 
     async def _claim(self, asked: Sequence[UUID], asked_at: float) -> None:
         most = self._claimer.batch
+        self._asked_at, self._landings = asked_at, self._flights.landings
         claim = await self._claimer.take(asked)
         done = self._held.settle(asked, dict(claim.left_over))
         # lanes that have little leave a batch of many shares unfilled
         self._is_scarce = 2 * len(self._held) >= MOST_HELD and 2 * len(claim.deliveries) >= most
         self._pause = PACE_SECONDS if claim.deliveries else min(2 * self._pause, AGAIN_SECONDS)
-        self._again_at = asked_at + self._pause
         if surplus := self._surplus.of(self._held.left_over(), asked_at):
             # before it is held no more: if it is not taken, it is left to whoever reclaims it
             await self._broker.announce(batches(surplus))

@@ -69,6 +69,8 @@ class Flights:
         self._ahead = ahead
         self._waiting: deque[Flight] = deque()
         self._launched: set[Flight] = set()
+        self.landings = 0
+        """How many flights have given their permits back."""
         self.lanes = Lanes(limit)
 
     @property
@@ -107,6 +109,7 @@ class Flights:
         if flight.landed:
             return
         flight.landed = True
+        self.landings += 1
         self._launched.discard(flight)
         if flight.lane is not None:
             self.lanes.leave(flight.lane)
