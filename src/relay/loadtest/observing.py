@@ -74,12 +74,13 @@ class Observer:
             if "answers" in line:
                 return line
             passed = int(line["share"] * self.parts)
-            quarter = passed * QUARTERS // self.parts > part * QUARTERS // self.parts
+            quarters = passed * QUARTERS // self.parts - part * QUARTERS // self.parts
             part = passed
             self._tell(line)
-            if quarter:
-                self.unanswered.append(int(line["posted"] - line["answered"]))
-                self.owed.append(max(0, await self.ground.owed() - int(line["undeliverable"])))
+            if quarters:  # several of them, where the generator itself was held up
+                owed = max(0, await self.ground.owed() - int(line["undeliverable"]))
+                self.owed += [owed] * quarters
+                self.unanswered += [int(line["posted"] - line["answered"])] * quarters
             await self._look_at_memory(line["elapsed"])
 
     async def _look_at_memory(self, elapsed: float) -> None:

@@ -139,6 +139,11 @@ class Measured:
     steady: Steady | None = None
     fault: str = ""
 
+    def faults(self) -> list[str]:
+        """What must not be, a sentence each."""
+        lost = [] if self.steady is None else self.steady.faults()
+        return [*lost, *([self.fault] if self.fault else [])]
+
 
 @dataclass(slots=True)
 class Sweep:
@@ -155,6 +160,10 @@ class Sweep:
     def is_whole(self) -> bool:
         """Whether every step was measured."""
         return len(self.measured) == self.steps
+
+    def faults(self) -> list[str]:
+        """What must not be, a sentence each: something lost, or a step that could not be measured."""
+        return [f"{told(each.step)}: {fault}" for each in self.measured for fault in each.faults()]
 
 
 class NotASweep(ValueError):

@@ -15,7 +15,7 @@ from relay.loadtest import plot
 from relay.loadtest.histogram import Histogram
 from relay.loadtest.results import write_whole
 from relay.loadtest.steady import Steady
-from relay.loadtest.sweep import BASE, Configuration, Drained, Knob, Measured, Step, Sweep, of_knob, told
+from relay.loadtest.sweep import BASE, Configuration, Drained, Knob, Measured, Step, Sweep, of_knob
 
 WORTH = 1.1
 """A change is worth it that drains by a tenth more, or by twice what the same configuration differs by from itself."""
@@ -198,11 +198,10 @@ def _loads(sweep: Sweep, folder: str) -> Iterator[str]:
 
 
 def _faults(sweep: Sweep) -> Iterator[str]:
-    failed = [each for each in sweep.measured if each.fault]
-    if failed:
-        yield "### What could not be measured"
+    if found := sweep.faults():
+        yield "### What went wrong"
         yield ""
-        yield from (f"- {told(each.step)}: {each.fault}" for each in failed)
+        yield from (f"- {each}" for each in found)
         yield ""
 
 

@@ -262,9 +262,9 @@ def sweep_command(
     """Drain a backlog and keep up with loads under one configuration after the other, and say what to change first.
 
     Turns one knob at a time: dispatcher processes, claim batch, pool, requests under way in a process and to an
-    endpoint; then gateway and dispatcher processes under steady loads. Takes some minutes. It may be interrupted: what
-    was measured by then is shown and kept. Each configuration has a database and receivers of its own, and no others
-    are touched.
+    endpoint; then gateway and dispatcher processes under steady loads. Takes some minutes. It may be interrupted:
+    what was measured by then is shown and kept. Fails if a configuration could not be measured or lost something.
+    Each configuration has a database and receivers of its own, and no others are touched.
     """
     plan = _plan(wanted)
     if page is not None:
@@ -285,6 +285,8 @@ def sweep_command(
     streams.line(sweep.written(measured) if streams.json else sweep_report.text(measured))
     if not measured.is_whole:
         raise click.Abort
+    if faults := measured.faults():
+        raise CommandFailed("\n".join(faults))
 
 
 def _plan(wanted: _Turned) -> sweep.Plan:
