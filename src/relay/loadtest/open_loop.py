@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +24,21 @@ import msgspec
 import uvloop
 
 from relay.domain.credentials import Proof
-from relay.domain.egress import EgressPolicy
-from relay.domain.sending import OutboundRequest, SendFacts
 from relay.loadtest.authenticated import Prover, prover
 from relay.loadtest.backlog import EVENT_TYPE, event_type, payload
 from relay.loadtest.histogram import Histogram
+from relay.loadtest.poster import SWEEP_SECONDS, Poster, request
 from relay.loadtest.receivers import ALL_WELL, Receivers
 from relay.loadtest.schedule import Arrivals, Schedule
-from relay.sender import HttpSender, SendLimits
 
 TICK_SECONDS = 0.001
 TIMEOUT_SECONDS = 30.0
 
+ACCEPTED = "202"
 
-ANSWER_BYTES = 4096
-DELIVERY_BYTES = 256
-"""What a 202 may take, and each delivery that it names: all of it is read, or what it owes would be unknown."""
+YOUNG_OBJECTS = 50_000
+"""How many objects are made before the collector of garbage looks at them: it is no part of what is measured."""
+
 
 READY_BYTES = 64 * 1024 * 1024
 """Posts are made ahead as long as their bodies take no more than this together."""
@@ -100,7 +100,6 @@ class Generator:
         bodies: Bodies,
         prover: Prover,
         *,
-        fan_out: int = 1,
         receivers: Receivers = ALL_WELL,
     ) -> None:
         self._url = url
@@ -108,7 +107,6 @@ class Generator:
         self._bodies = bodies
         self._prover = prover
         self._dead = receivers.is_dead if receivers.dead else None
-        self._answer_bytes = ANSWER_BYTES + DELIVERY_BYTES * fan_out
         self._ready = [self._make(place) for place in range(len(bodies))] if prover.is_alike and bodies.fit else []
         self._posts = Posts()
         self._answered = 0
@@ -117,18 +115,8 @@ class Generator:
 
     async def run(self, tell: Callable[[dict[str, float]], None], parts: int) -> Posts:
         """Send every post and return when each has its answer, or its error; tell as each part of them has left."""
-        limits = SendLimits()
-        sender: HttpSender[int] = HttpSender(
-            policy=EgressPolicy(allow_private=True, require_https=False, allowed_ports=None),
-            limits=replace(
-                limits,
-                response_cap_bytes=max(limits.response_cap_bytes, self._answer_bytes),
-                snippet_bytes=self._answer_bytes,
-            ),
-            clock=time.monotonic,
-            deliver=self._landed,
-        )
-        await sender.start()
+        poster = Poster(self._url, self._landed, timeout_seconds=TIMEOUT_SECONDS)
+        sweeping = asyncio.create_task(_sweep(poster))
         try:
             self._began = time.monotonic()
             sent, number = 0, len(self._schedule)
@@ -137,7 +125,8 @@ class Generator:
                 due = self._schedule.until(elapsed, sent)
                 if due > sent:
                     self._posts.late = max(self._posts.late, elapsed - self._schedule.due(sent))
-                    sender.submit([(place, self._request(place)) for place in range(sent, due)])
+                    for place in range(sent, due):
+                        poster.post(place, self._request(place))
                     if due * parts // number > sent * parts // number:
                         tell(self._progress(due, elapsed))
                     sent = due
@@ -145,7 +134,8 @@ class Generator:
             async with asyncio.timeout(TIMEOUT_SECONDS + 5.0):
                 await self._done.wait()
         finally:
-            await sender.close(within=1.0)
+            sweeping.cancel()
+            poster.close()
         return self._posts
 
     def _progress(self, posted: int, elapsed: float) -> dict[str, float]:
@@ -160,30 +150,34 @@ class Generator:
             "late": posts.late,
         }
 
-    def _request(self, place: int) -> OutboundRequest:
+    def _request(self, place: int) -> bytes:
         return self._ready[place % len(self._ready)] if self._ready else self._make(place)
 
-    def _make(self, place: int) -> OutboundRequest:
+    def _make(self, place: int) -> bytes:
         proofs, body = self._prover.post(self._bodies[place], place)
-        headers = (("Content-Type", "application/json"), *proofs)
-        return OutboundRequest(self._url, self._url, headers, body, TIMEOUT_SECONDS)
+        return request(self._url, (("Content-Type", "application/json"), *proofs), body)
 
-    def _landed(self, landings: Sequence[tuple[int, SendFacts]]) -> None:
-        now = time.monotonic()
+    def _landed(self, place: int, answer: str, body: bytes) -> None:
         posts = self._posts
-        for place, facts in landings:
-            due_at = self._began + self._schedule.due(place)
-            posts.answered.record(now - due_at)
-            posts.answers[str(facts.status_code or facts.error_class)] += 1
-            if facts.status_code == 202:
-                for delivery in _ACCEPTED.decode(facts.snippet).deliveries:
-                    if self._dead is not None and self._dead(int(delivery.consumer.rpartition("-")[2])):
-                        posts.undeliverable += 1
-                    else:
-                        posts.due_at[delivery.id] = due_at
-        self._answered += len(landings)
-        if self._answered >= len(self._schedule):
+        due_at = self._began + self._schedule.due(place)
+        posts.answered.record(time.monotonic() - due_at)
+        posts.answers[answer] += 1
+        if answer == ACCEPTED:
+            for delivery in _ACCEPTED.decode(body).deliveries:
+                if self._dead is not None and self._dead(int(delivery.consumer.rpartition("-")[2])):
+                    posts.undeliverable += 1
+                else:
+                    posts.due_at[delivery.id] = due_at
+        self._answered += 1
+        if self._answered == len(self._schedule):
             self._done.set()
+
+
+async def _sweep(poster: Poster) -> None:
+    """Give up, each second, what was not answered in time."""
+    while True:
+        await asyncio.sleep(SWEEP_SECONDS)
+        poster.sweep(time.monotonic())
 
 
 def _print(document: Mapping[str, Any]) -> None:
@@ -202,7 +196,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="what chance begins with")
     parser.add_argument("--payload-bytes", type=int, action="append", help="size of each; several: in turn")
     parser.add_argument("--types", type=int, default=0, help="types of events, one after the other; 0: all of one")
-    parser.add_argument("--fan-out", type=int, default=1, help="deliveries that each is owed to")
     parser.add_argument("--dead", type=float, default=0.0, help="share of the endpoints that refuse connections")
     parser.add_argument("--parts", type=int, default=1, help="lines about progress")
     parser.add_argument("--due-at", type=Path, required=True, help="file for when each delivery's post was due (JSON)")
@@ -218,9 +211,10 @@ def main() -> None:
         Schedule(options.rate, options.number, options.arrivals, options.seed),
         Bodies(tuple(options.payload_bytes or [500]), options.types),
         prover(options.auth),
-        fan_out=options.fan_out,
         receivers=Receivers(dead=options.dead),
     )
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         posts = runner.run(generator.run(_print, options.parts))
     options.due_at.write_bytes(msgspec.json.encode(posts.due_at))

@@ -235,7 +235,6 @@ def _post_arguments(load: Load, url: str, due_at: Path, parts: int) -> list[str]
         "--arrivals": load.arrivals,
         "--seed": load.receivers.seed,
         "--types": load.types,
-        "--fan-out": load.owed_to,
         "--dead": load.receivers.dead,
         "--parts": parts,
         "--due-at": due_at,
