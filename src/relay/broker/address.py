@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from relay.broker.broker import LONGEST_WAIT_SECONDS
+from relay.domain.authority import authority_of
 
 STREAM = "relay.deliveries"
 """The key of the stream unless the url has another one: two installations on one server have one each."""
@@ -63,20 +64,16 @@ class Address:
 
 def read_address(url: str) -> Address:
     """Read a broker's url. Raises `AddressRefused`."""
-    scheme, mark, rest = url.partition("://")
-    scheme = scheme.lower()
-    if not mark or scheme not in _SCHEMES:
+    authority = authority_of(url)
+    scheme = "" if authority is None else authority.scheme.lower()
+    if authority is None or scheme not in _SCHEMES:
         raise AddressRefused(f"the broker's url must begin with one of {', '.join(f'{each}://' for each in _SCHEMES)}")
     encrypted, watched = _SCHEMES[scheme]
-    # taken apart here: newer Pythons' urlsplit takes no address in brackets behind another host
-    authority = re.split("[/?#]", rest, maxsplit=1)[0]
-    behind = rest[len(authority) :]
-    parts = urlsplit(f"{scheme}://host{behind}")
-    credential, _, places = authority.rpartition("@")
-    if "@" in behind:
+    if "@" in authority.behind:
         raise AddressRefused(_CUT)
-    username, colon, password = credential.partition(":")
-    hosts = _hosts(places, SENTINEL_PORT if watched else SERVER_PORT)
+    parts = urlsplit(f"{scheme}://host{authority.behind}")
+    username, colon, password = (authority.credential or "").partition(":")
+    hosts = _hosts(authority.each, SENTINEL_PORT if watched else SERVER_PORT)
     service, database = _path(parts.path, watched=watched)
     options = _options(parts.query)
     if len(hosts) > 1 and not watched:
@@ -88,7 +85,7 @@ def read_address(url: str) -> Address:
     if not watched and not options.keys().isdisjoint(_OF_SENTINELS):
         raise AddressRefused("sentinel_username and sentinel_password are for urls of Sentinels (redis+sentinel://)")
     return Address(
-        shown=f"{scheme}://{places}{parts.path}",
+        shown=f"{scheme}://{authority.places}{parts.path}",
         hosts=hosts,
         database=database,
         service=service,
@@ -106,9 +103,9 @@ _CUT = (
 """What stands there is not repeated: it may be the rest of a password."""
 
 
-def _hosts(places: str, port: int) -> tuple[tuple[str, int], ...]:
+def _hosts(places: Sequence[str], port: int) -> tuple[tuple[str, int], ...]:
     found = []
-    for place in places.split(","):
+    for place in places:
         try:
             host, own = urlsplit(f"//{place}").hostname, urlsplit(f"//{place}").port
         except ValueError:

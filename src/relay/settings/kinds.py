@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
+from relay.domain.authority import authority_of
 from relay.domain.secret import Secret
 
 T = TypeVar("T")
@@ -246,7 +247,6 @@ def mask(url: str) -> str:
 
 
 _SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
-_AUTHORITY = re.compile(r"[^:/?#]+://(?:[^/?#]*@)?(?P<hosts>[^/?#]*)")
 _SESSIONS = frozenset({"any", "primary", "standby", "prefer-standby", "read-write", "read-only"})
 
 
@@ -256,12 +256,11 @@ def _database_url(text: str) -> Secret:
     Everything that the driver would stumble over is found here: its own words may quote what it took for a port. An @
     where there is no name of a database is the end of a password with a ? in it.
     """
-    authority = _AUTHORITY.match(text)
-    if authority is not None and text.startswith("?", authority.end()) and "@" in text[authority.end() :]:
+    authority = authority_of(text)
+    if authority is not None and authority.behind.startswith("?") and "@" in authority.behind:
         raise ValueError
-    hosts = authority["hosts"] if authority is not None else ""
-    # the hosts apart: some versions of Python take brackets around the first one only
-    one_host = text if authority is None or "," not in hosts else _with_one_host(text, authority)
+    hosts = "" if authority is None else authority.places
+    one_host = text if authority is None or "," not in hosts else authority.at("host")
     parts = _parted(one_host, ("postgresql", "postgres"))
     given = parse_qs(parts.query, strict_parsing=True, errors="strict") if parts.query else {}
     asked = {name: values[-1] for name, values in given.items()}
@@ -276,10 +275,6 @@ def _database_url(text: str) -> Secret:
     if asked.get("sslmode", "prefer") not in _SSL_MODES or asked.get("target_session_attrs", "any") not in _SESSIONS:
         raise ValueError
     return Secret(text)
-
-
-def _with_one_host(text: str, authority: re.Match[str]) -> str:
-    return f"{text[: authority.start('hosts')]}host{text[authority.end('hosts') :]}"
 
 
 def _database_host(text: str) -> None:
@@ -310,14 +305,14 @@ def _broker_url(text: str) -> Secret:
 
     An @ behind the hosts says that a password which was not encoded ends them too early.
     """
-    authority = _AUTHORITY.match(text)
-    if authority is None or "@" in text[authority.end() :]:
+    authority = authority_of(text)
+    if authority is None or "@" in authority.behind:
         raise ValueError
-    if not authority["hosts"] or "," not in authority["hosts"]:
+    if "," not in authority.places:
         _url(text, _SERVERS + _SENTINELS)
     else:
-        _parted(_with_one_host(text, authority), _SENTINELS)
-        for host in authority["hosts"].split(","):
+        _parted(authority.at("host"), _SENTINELS)
+        for host in authority.each:
             _database_host(host)
     return Secret(text)
 

@@ -8,7 +8,6 @@ is in the way of the others; and a connection to a machine that is gone fails by
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -17,14 +16,14 @@ from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
+from relay.domain.authority import authority_of
+
 PATIENCE_SECONDS = 0.25
 """How long a host may say nothing before the next one is tried beside it (as RFC 8305 does with addresses)."""
 
 _OF_TCP = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 25_000))
 """After how many seconds without a word the other machine is asked for one, how often, and after how many milliseconds
 without any it counts as gone; where a system has these options. A session asks its server for the same."""
-
-_AUTHORITY = re.compile(r"[^:/?#]+://(?:[^/?#]*@)?(?P<hosts>[^/?#]*)")
 
 TAKES_WRITES = "begin read write"
 """Begins a transaction on a server that takes writes; a standby raises `IS_STANDBY`."""
@@ -114,11 +113,9 @@ async def _dial(dsn: str | None, **arguments: Any) -> asyncpg.Connection:  # noq
 
 def each_host(dsn: str) -> list[str]:
     """The address of each host that an address names, in their order."""
-    authority = _AUTHORITY.match(dsn)
-    if authority is not None and "," in authority["hosts"]:
-        # before Python reads it: some of its versions want brackets around the first host or around none
-        before, after = dsn[: authority.start("hosts")], dsn[authority.end("hosts") :]
-        return [f"{before}{host}{after}" for host in authority["hosts"].split(",")]
+    authority = authority_of(dsn)
+    if authority is not None and "," in authority.places:
+        return [authority.at(host) for host in authority.each]
     parts = urlsplit(dsn)
     hosts = parts.netloc.rpartition("@")[2]
     asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
