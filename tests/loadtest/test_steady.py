@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from relay.loadtest.histogram import Histogram
 from relay.loadtest.machine import this_machine
 from relay.loadtest.observing import Queue
 from relay.loadtest.receivers import Receivers, Share
-from relay.loadtest.steady import Load, Steady
+from relay.loadtest.sink import Record
+from relay.loadtest.steady import Load, Steady, with_arrivals
 from relay.loadtest.steady_report import as_json, result, text
 from tests.support.installation import RELAY
 
@@ -102,6 +104,50 @@ def test_a_result_tells_what_it_was_measured_on_and_with() -> None:
     read = json.loads(result(WELL, this_machine("18.6")))
     assert read["machine"]["postgresql"] == "18.6"
     assert read["load"]["rate"] == 100
+
+
+IDS = [str(uuid.UUID(int=number)) for number in range(4)]
+
+
+def recorded(folder: Path, *arrivals: tuple[str, float]) -> Path:
+    record = Record(len(arrivals))
+    for delivery, at in arrivals:
+        record.note(delivery.encode(), at)
+    record.write(folder / "arrivals")
+    return folder / "arrivals"
+
+
+@pytest.mark.parametrize(
+    ("owed", "undeliverable", "all_owed", "lost", "still_owed"),
+    [
+        (0, 0, True, 1, 0),  # one of three has not arrived, and nobody owes it
+        (1, 0, True, 1, 1),  # it will yet arrive
+        (5, 5, True, 1, 0),  # what is owed is for dead endpoints
+        (6, 5, True, 1, 1),
+        (3, 5, True, 3, 0),  # of what dead endpoints were to get two are not even owed
+        (0, 0, False, 1, 0),  # who else is owed something is not asked
+    ],
+)
+def test_what_is_neither_delivered_nor_owed_is_lost(
+    owed: int, undeliverable: int, all_owed: bool, lost: int, still_owed: int, tmp_path: Path
+) -> None:
+    record = recorded(tmp_path, (IDS[0], 1.0), (IDS[1], 1.5))
+    came = replace(WELL, owed=owed, undeliverable=undeliverable, duplicates=2)
+    seen = with_arrivals(came, record, dict.fromkeys(IDS[:3], 0.5), all_owed=all_owed)
+    assert (seen.lost, seen.owed, seen.duplicates) == (lost, still_owed, 0)
+
+
+def test_a_delivery_that_arrives_again_counts_from_its_first_arrival_and_as_a_duplicate(tmp_path: Path) -> None:
+    record = recorded(tmp_path, (IDS[0], 1.0), (IDS[1], 1.0), (IDS[0], 9.0))
+    seen = with_arrivals(replace(WELL, duplicates=3), record, dict.fromkeys(IDS[:2], 0.5), all_owed=True)
+    assert (seen.lost, seen.duplicates) == (0, 1)
+    assert Histogram.decode(seen.arrived).seconds_at(1.0) == pytest.approx(0.5, rel=0.001)
+
+
+def test_what_arrives_of_nobodys_post_has_no_time(tmp_path: Path) -> None:
+    record = recorded(tmp_path, (IDS[0], 1.0), (IDS[3], 1.0))
+    seen = with_arrivals(replace(WELL, duplicates=2), record, {IDS[0]: 0.5}, all_owed=True)
+    assert (Histogram.decode(seen.arrived).total, seen.lost, seen.duplicates) == (1, 0, 0)
 
 
 @pytest.mark.parametrize(("lost", "code"), [(0, 0), (2, 1)])

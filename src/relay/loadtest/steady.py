@@ -199,10 +199,10 @@ async def measure(load: Load, ground: Installation, *, beside: Backlog | None = 
             queue=observer.queue(),
             memory=observer.memory(),
         )
-    return _with_arrivals(steady, record, due, all_owed=beside is None)
+    return with_arrivals(steady, record, due, all_owed=beside is None)
 
 
-def _with_arrivals(steady: Steady, record: Path, due: Mapping[str, float], *, all_owed: bool) -> Steady:
+def with_arrivals(steady: Steady, record: Path, due: Mapping[str, float], *, all_owed: bool) -> Steady:
     """The same with what the sink has noted, which it does at its end; so far `owed` is what is owed to anybody, and
     `duplicates` counts every arrival."""
     arrived, distinct = Histogram(), 0
@@ -211,13 +211,17 @@ def _with_arrivals(steady: Steady, record: Path, due: Mapping[str, float], *, al
         if seconds is not None:
             arrived.record(seconds)
     missing = len(due) - arrived.total
-    gone = max(0, steady.undeliverable - max(0, steady.owed - missing)) if all_owed else 0
+    gone, late = missing, 0
+    if all_owed:
+        # dead endpoints come first: nothing takes from what they are owed
+        late = min(missing, max(0, steady.owed - steady.undeliverable))
+        gone = max(0, missing + steady.undeliverable - steady.owed)
     return replace(
         steady,
         arrived_ms=arrived.percentiles(),
         arrived=arrived.encode(),
-        lost=missing + gone,
-        owed=min(missing, steady.owed),
+        lost=gone + late,
+        owed=late,
         duplicates=steady.duplicates - distinct,
     )
 
