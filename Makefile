@@ -113,6 +113,14 @@ soak: setup  ## many processes append, claim and record for a minute; a test doe
 bench: setup  ## drain a backlog and keep up with posts, beside two floors: rates, times, and what each delivery costs
 	$(BIN)/relay loadtest bench
 
+.PHONY: bench-check
+bench-check: setup  ## fail if Relay takes more of its floors, of the log or of commits than the recorded baseline: three runs
+	@$(BIN)/python -m tests.loadtest.guard
+
+.PHONY: bench-baseline
+bench-baseline: setup  ## record what bench-check compares with, on an idle machine
+	@$(BIN)/python -m tests.loadtest.guard --write
+
 .PHONY: bench-quorum
 bench-quorum: setup  ## time until the 202 with two of three servers, beside one server's and the bare wait
 	$(BIN)/relay loadtest quorum
