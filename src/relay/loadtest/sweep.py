@@ -1,9 +1,9 @@
 """`make load-test`: the same work under one configuration after the other, one knob at a time.
 
 Owns the knobs and their values, the order, and what is kept of each measurement; `sweep_report` says what follows from
-them. Each measurement has a fresh database, and the configuration that all others are compared with is measured twice,
-first and last: what these two differ by is what the machine's other doings are worth. Invariant: what was measured is
-kept, whatever becomes of the rest.
+them. Each measurement has a fresh database, and the configuration that all others are compared with is measured three
+times, first, in the middle and last: what these differ by is what the machine's other doings are worth. Invariant: what
+was measured is kept, whatever becomes of the rest.
 """
 
 from __future__ import annotations
@@ -187,7 +187,8 @@ def written(sweep: Sweep) -> str:
 
 
 def steps(plan: Plan) -> list[Step]:
-    """All measurements in order, none twice but the base of the drains, which is the first and, again, the last."""
+    """All measurements in order, none twice but the base of the drains: it is the first and, again, in the middle and
+    the last."""
     found: list[Step] = []
     for knob in plan.knobs:
         events = max(1, round(plan.events * knob.share))
@@ -199,7 +200,9 @@ def steps(plan: Plan) -> list[Step]:
     base = drains[:1]
     found = base + [step for step in found if step not in base]
     found += [Step(Configuration(*processes), rate=rate) for processes in plan.loads for rate in plan.rates]
-    return found + [replace(step, again=True) for step in base]
+    again = [replace(step, again=True) for step in base]
+    middle = len(found) // 2
+    return [*found[:middle], *again, *found[middle:], *again]
 
 
 def _alike(one: Step, other: Step) -> bool:

@@ -44,7 +44,7 @@ class Advice:
 
 
 def noise(sweep: Sweep) -> float | None:
-    """By how much the same configuration differed from itself, as a share; None where it was not measured twice."""
+    """By how much the same configuration differed from itself, as a share; None where it was measured once."""
     rates = [each.drained.rate for each in _bases(sweep) if each.drained is not None]
     return max(rates) / min(rates) - 1 if len(rates) > 1 else None
 
@@ -107,7 +107,9 @@ def _machine(sweep: Sweep) -> Iterator[str]:
     yield ""
     wide = noise(sweep)
     differs = (
-        f" What all others stand beside was measured twice and differed from itself by {wide:.0%}." if wide else ""
+        f" What all others stand beside was measured several times and differed from itself by {wide:.0%}."
+        if wide
+        else ""
     )
     yield (
         f"{len(sweep.measured)} of {sweep.steps} configurations in {sweep.seconds / 60:.0f} minutes; backlogs of"
