@@ -215,6 +215,7 @@ def main() -> None:
     )
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
+    before = time.process_time()  # what a process takes to start is not the load's
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         posts = runner.run(generator.run(_print, options.parts))
     options.due_at.write_bytes(msgspec.json.encode(posts.due_at))
@@ -224,7 +225,7 @@ def main() -> None:
             "answered": posts.answered.encode(),
             "undeliverable": posts.undeliverable,
             "late": posts.late,
-            "cpu_seconds": time.process_time(),
+            "cpu_seconds": time.process_time() - before,
         }
     )
 
