@@ -328,6 +328,21 @@ async def test_a_bug_in_taking_leave_of_the_broker_leaves_no_lease_behind(house:
     assert await rows(house, "select id from deliveries where status = 'in_flight'") == []
 
 
+async def test_what_is_announced_again_while_it_is_held_leaves_nothing_at_the_broker(
+    house: House, stream: MemoryStream
+) -> None:
+    """By a sweep, say: each word of a full lane would stay pending until the lane has room."""
+    async with Gate() as gate:
+        endpoint = await house.endpoint(gate.url, max_in_flight=2)
+        async with house.dispatching(replace(TUNING, drain_seconds=0.1), broker=consumer(house, stream)):
+            await holding_two_of_four(house, gate, endpoint, stream)
+            held = [row["id"] for row in await rows(house, "select id from deliveries where status = 'pending'")]
+            other = consumer(house, stream, "other")
+            for _ in range(5):
+                await other.announce([held])
+            await until_standing(other, unread=0, pending=1)
+
+
 async def test_a_lane_that_hangs_costs_few_claims_and_keeps_no_other_lane(
     house: House, receiver: Receiver, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -579,9 +594,10 @@ async def test_what_is_taken_over_from_others_stays_within_the_bound_of_what_is_
     most: list[int] = []
     take = consuming.Held.take
 
-    def noting(held: consuming.Held, messages: Iterable[Message]) -> None:
-        take(held, messages)
+    def noting(held: consuming.Held, messages: Iterable[Message]) -> list[str]:
+        needless = take(held, messages)
         most.append(len(held))
+        return needless
 
     monkeypatch.setattr(consuming.Held, "take", noting)
     async with Gate() as gate:

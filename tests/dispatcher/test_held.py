@@ -50,8 +50,22 @@ def test_a_message_that_comes_again_is_the_same_message() -> None:
 
 def test_one_delivery_in_two_messages_finishes_both() -> None:
     held = Held()
-    held.take([message("a", 1), message("b", 1)])
-    assert held.settle(ids(1), {}) == ["a", "b"]
+    held.take([message("a", 1, 2), message("b", 1, 3)])
+    assert held.settle(ids(1, 2, 3), {}) == ["a", "b"]
+
+
+def test_a_message_that_names_only_what_is_held_is_needless() -> None:
+    held = Held()
+    assert held.take([message("a", 1, 2)]) == []
+    assert held.take([message("a", 1, 2), message("b", 2), message("c", 2, 3)]) == ["b"]
+    assert held.settle(ids(1, 2, 3), {}) == ["a", "c"]
+
+
+def test_a_message_is_needed_again_once_what_it_names_is_claimed() -> None:
+    held = Held()
+    held.take([message("a", 1, 2)])
+    held.settle(ids(1), {})
+    assert held.take([message("b", 1)]) == []
 
 
 def test_past_its_bound_the_oldest_messages_are_let_go() -> None:

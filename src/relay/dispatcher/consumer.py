@@ -2,9 +2,9 @@
 
 Owns what was read and not acknowledged, and the way to polling and back. A message is not ownership, the lease is: each
 delivery is claimed by its id, through every gate, and a lost claim is dropped. Invariants: a message is acknowledged
-once nothing of it is left to claim, after the claim has committed; no more is read than there are permits for (what
-stalled elsewhere is taken over up to `MOST_HELD`); without a broker, or without a word from it for the sweep's time,
-deliveries are looked for as if there were none.
+once nothing of it is left to claim, after the claim has committed, or at once if others that are held name all of it;
+no more is read than there are permits for (what stalled elsewhere is taken over up to `MOST_HELD`); without a broker,
+or without a word from it for the sweep's time, deliveries are looked for as if there were none.
 
 What is left over since its lane is full here is kept, and asked for again when something has landed. It counts for
 nothing in what may be read: a full lane keeps nothing from the others. But where permits are scarce nothing is read
@@ -73,12 +73,20 @@ class Held:
     def __len__(self) -> int:
         return len(self._left)
 
-    def take(self, messages: Iterable[Message]) -> None:
-        """Take what was read. One that is held already is the same message again."""
+    def take(self, messages: Iterable[Message]) -> list[str]:
+        """Take what was read. One that is held already is the same message again. Answers those that are needless, and
+        not held: all that they name is left of others that are."""
+        needless: list[str] = []
         for message in messages:
-            self._messages.setdefault(message.id, message.deliveries)
+            if message.id in self._messages:
+                continue
+            if self._left.keys() >= set(message.deliveries):
+                needless.append(message.id)
+                continue
+            self._messages[message.id] = message.deliveries
             for delivery in message.deliveries:
                 self._left.setdefault(delivery, None)
+        return needless
 
     def fresh(self) -> list[UUID]:
         """What no claim was asked for yet."""
@@ -198,9 +206,9 @@ class Consumer:
             while rest := self._mode.rest_seconds:
                 await self._ambient.sleep(rest)
             try:
-                self._held.take(await self._broker.receive(count=1, wait_seconds=0))
-                self._held.take(await self._broker.reclaim(idle_seconds=NEVER_SECONDS, count=1))
-                await self._broker.acknowledge([NO_MESSAGE])
+                needless = self._held.take(await self._broker.receive(count=1, wait_seconds=0))
+                needless += self._held.take(await self._broker.reclaim(idle_seconds=NEVER_SECONDS, count=1))
+                await self._broker.acknowledge(needless or [NO_MESSAGE])
             except BrokerUnavailable as fault:
                 self._mode.lost(Loop.CLAIMER, str(fault))
             else:
@@ -242,8 +250,10 @@ class Consumer:
         await self._await_word(receiving, now)
         if receiving.done():
             messages, self._receiving = receiving.result(), None
-            self._held.take(messages)
+            needless = self._held.take(messages)
             self._held.let_go(MOST_HELD)
+            if needless:
+                await self._broker.acknowledge(needless)
             if messages:
                 self._heard_at = self._ambient.monotonic()
             self._emit(LoopSucceeded(Loop.CLAIMER))
@@ -251,9 +261,11 @@ class Consumer:
     async def _reclaim(self, now: float) -> None:
         """Take over what stalled."""
         stalled = await self._broker.reclaim(idle_seconds=RECLAIM_IDLE_SECONDS, count=RECLAIM_MESSAGES)
-        self._held.take(stalled)
+        needless = self._held.take(stalled)
         is_full = len(self._held) >= MOST_HELD
         self._held.let_go(MOST_HELD)
+        if needless:
+            await self._broker.acknowledge(needless)
         if is_full or len(stalled) < RECLAIM_MESSAGES:  # else there are more, and the next read looks for them
             self._reclaimed_at = now
 
