@@ -185,7 +185,7 @@ async def test_an_ack_that_is_past_its_deadline_is_the_reconcilers(world: World,
 
 async def test_attempts_in_the_default_partition_are_counted(world: World, health: Health) -> None:
     await world.owe(1, await world.add_endpoint())
-    long_ago = replace(await world.claim_one(), claimed_at=datetime(2001, 9, 9, tzinfo=UTC))
+    long_ago = (await world.claim_one())._replace(claimed_at=datetime(2001, 9, 9, tzinfo=UTC))
     await world.record(attempt(long_ago))
     assert (await measure(health)).default_partition_rows == 1
 

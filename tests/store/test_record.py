@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -48,8 +47,7 @@ async def test_an_ack_delivers_and_closes_the_receipt(world: World) -> None:
 async def test_an_attempt_is_kept_with_everything_that_is_known_of_it(world: World) -> None:
     await world.owe(1, await world.add_endpoint())
     claimed = await world.claim_one()
-    made = replace(
-        attempt(claimed, DeliveryMove.RETRY, delay=5.0, reason="timed_out"),
+    made = attempt(claimed, DeliveryMove.RETRY, delay=5.0, reason="timed_out")._replace(
         status_code=None,
         error_class=ErrorClass.TOTAL_TIMEOUT,
         snippet="é \N{PILE OF POO}",
@@ -227,7 +225,7 @@ async def test_an_empty_batch_records_nothing(world: World) -> None:
 async def test_a_batch_with_one_bad_attempt_changes_nothing(world: World) -> None:
     await world.owe(3, await world.add_endpoint())
     first, second, third = (await world.claim()).deliveries
-    bad = replace(attempt(second), snippet="nul \x00")
+    bad = attempt(second)._replace(snippet="nul \x00")
     with pytest.raises(StoreRefused):
         await world.record(attempt(first), bad, attempt(third))
     assert await world.statuses() == {"in_flight": 3}
@@ -243,7 +241,7 @@ async def test_an_attempt_lies_in_the_partition_of_its_day(world: World) -> None
 
 async def test_an_attempt_of_a_day_without_a_partition_is_kept_in_the_default_one(world: World) -> None:
     await world.owe(1, await world.add_endpoint())
-    long_ago = replace(await world.claim_one(), claimed_at=datetime(2001, 9, 9, tzinfo=UTC))
+    long_ago = (await world.claim_one())._replace(claimed_at=datetime(2001, 9, 9, tzinfo=UTC))
     await world.record(attempt(long_ago))
     await world.record(attempt(long_ago))
     assert await world.rows_in("delivery_attempts_default") == 1
@@ -289,7 +287,7 @@ async def test_an_endpoint_is_disabled_in_words_although_its_answers_could_not_b
     lane = await world.add_endpoint()
     await world.owe(1, lane)
     record = attempt(await world.claim_one(), DeliveryMove.BURY, dead=DeadReason.PERMANENT_FAILURE, lane=GONE)
-    await world.record(replace(record, status_code=None, reason=None))
+    await world.record(record._replace(status_code=None, reason=None))
     endpoint = await world.endpoints.get(TENANT, lane)
     assert endpoint is not None
     assert endpoint.state_reason == "the endpoint answered that it is gone"
@@ -475,7 +473,7 @@ async def test_a_recorder_waits_for_who_holds_a_delivery_and_then_sees_what_beca
 
 async def test_a_claimed_delivery_that_nobody_knows_is_lost(world: World) -> None:
     await world.owe(1, await world.add_endpoint())
-    stranger = replace(await world.claim_one(), id=new_id())
+    stranger = (await world.claim_one())._replace(id=new_id())
     assert (await world.record(attempt(stranger))).lost == {(stranger.id, stranger.lease_token)}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -39,7 +38,7 @@ async def fail_together(world: World, *headers: tuple[str, str], round_: int) ->
     """Have 5,000 deliveries fail in one moment of that round; answers after how many seconds each is due again."""
     await world.owe(FAILED, await world.add_endpoint())
     claimed = (await world.claim(batch=FAILED)).deliveries
-    rounds = [replace(each, generation_attempt=round_) for each in claimed]
+    rounds = [each._replace(generation_attempt=round_) for each in claimed]
     await world.record(*(attempt(each, DeliveryMove.RETRY, delay=planned(each, DEFAULT, *headers)) for each in rounds))
     began = await world.value("select min(due_at) from deliveries")
     return [(row[0] - began).total_seconds() for row in await world.sql("select due_at from deliveries")]
@@ -84,6 +83,6 @@ async def test_the_longest_delay_that_a_rule_may_name_is_a_sane_instant(world: W
     """A week, and its jitter of the most that a setting allows."""
     policy = RetryPolicy(1000, base_seconds=24 * HOUR, max_seconds=168 * HOUR, window_seconds=90 * 24 * HOUR, jitter=1)
     await world.owe(1, await world.add_endpoint())
-    claimed = replace(await world.claim_one(), generation_attempt=999)
+    claimed = (await world.claim_one())._replace(generation_attempt=999)
     await world.record(attempt(claimed, DeliveryMove.RETRY, delay=planned(claimed, policy)))
     assert await world.value("select due_at < now() + interval '15 days' and due_at >= now() from deliveries")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -108,7 +107,7 @@ async def test_what_a_stalled_worker_records_after_the_reaper_is_kept_beside_it_
     await world.owe(1, await world.add_endpoint())
     stalled = await world.claim_lapsed()
     await world.queue.reap(batch=10)
-    outcome = replace(attempt(stalled), phases=Phases(wait_ms=wait_ms))
+    outcome = attempt(stalled)._replace(phases=Phases(wait_ms=wait_ms))
     for _ in range(2):
         recorded = await world.record(outcome)
         assert recorded.lost == {(stalled.id, stalled.lease_token)}

@@ -44,7 +44,7 @@ def ready(destination: Destination) -> Prepared:
 def event(payload: bytes | str, content_type: str = "text/plain", **changes: Any) -> ClaimedDelivery:
     """A claimed delivery of that payload."""
     body = payload.encode() if isinstance(payload, str) else payload
-    return replace(CLAIMED, payload=body, content_type=content_type, **changes)
+    return CLAIMED._replace(payload=body, content_type=content_type, **changes)
 
 
 def message(destination: Destination, claimed: ClaimedDelivery) -> dict[str, Any]:

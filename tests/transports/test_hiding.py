@@ -67,7 +67,7 @@ def test_an_answer_that_repeats_the_whole_request_is_kept_without_what_makes_it_
 ) -> None:
     destination = replace(CAREFUL, signature=profile)
     ready = prepare(destination, user_agent="Relay/1.2.3", timeout_seconds=10.0)
-    request = build(replace(CLAIMED, sign_with_previous=True), ready, timestamp=AT, entropy=ENTROPY)
+    request = build(CLAIMED._replace(sign_with_previous=True), ready, timestamp=AT, entropy=ENTROPY)
     unsigned = build(CLAIMED, prepare(replace(destination, signature=SignatureProfile.NONE), user_agent="Relay/1.2.3",
                                       timeout_seconds=10.0), timestamp=AT, entropy=ENTROPY)  # fmt: skip
     echo = "".join(f"{name}: {value}\n" for name, value in request.headers)

@@ -75,7 +75,7 @@ def _destination(profile: SignatureProfile) -> Destination:
 
 def _sent(profile: SignatureProfile, body: bytes, *, rotating: bool = False, age: int = 0) -> dict[str, str]:
     digest = hashlib.sha256(body).digest()
-    claimed = replace(CLAIMED, payload=body, payload_sha256=digest, sign_with_previous=rotating)
+    claimed = CLAIMED._replace(payload=body, payload_sha256=digest, sign_with_previous=rotating)
     ready = prepare(_destination(profile), user_agent="Relay", timeout_seconds=10.0)
     return dict(build(claimed, ready, timestamp=int(time.time()) - age, entropy=ENTROPY).headers)
 

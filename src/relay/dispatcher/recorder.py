@@ -12,7 +12,7 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 from uuid import UUID
 
@@ -193,7 +193,7 @@ class Recorder:
         try:
             await self._write(await self._reconsidered([outcome]), [outcome])
         except StoreRefused:
-            bare = replace(outcome.record, snippet="", reason=None, status_code=None)
+            bare = outcome.record._replace(snippet="", reason=None, status_code=None)
             try:
                 await self._write([outcome._replace(record=bare)], [outcome])
             except StoreRefused as fault:
@@ -282,8 +282,7 @@ def _is_turned_away(outcome: Outcome) -> bool:
 def _tried_again(outcome: Outcome) -> Outcome:
     judgement = of_another_configuration(outcome.judgement)
     move, delay_seconds, dead_reason = _move(judgement)
-    record = replace(
-        outcome.record,
+    record = outcome.record._replace(
         outcome_class=judgement.outcome_class,
         move=move,
         delay_seconds=delay_seconds,
@@ -334,25 +333,26 @@ def _fact(outcome: Outcome, now: float) -> AttemptFact:
 def _outcome(flight: Flight, facts: SendFacts, judgement: Judgement, wait_ms: float, landed_at: float) -> Outcome:
     claimed, address = flight.claimed, flight.address
     move, delay_seconds, dead_reason = _move(judgement)
+    # by place: names would cost four times as much, for each delivery
     record = AttemptRecord(
-        delivery_id=claimed.id,
-        lease_token=claimed.lease_token,
-        receipt_id=claimed.receipt_id,
-        endpoint_id=claimed.endpoint_id,
-        claimed_at=claimed.claimed_at,
-        attempt=claimed.attempt,
-        generation=claimed.generation,
-        outcome_class=judgement.outcome_class,
-        move=move,
-        delay_seconds=delay_seconds,
-        dead_reason=dead_reason,
-        reason=None if move is DeliveryMove.ACK else _reason(facts, judgement),
-        status_code=facts.status_code,
-        error_class=facts.error_class,
-        snippet=snippet_text(facts.snippet) if facts.snippet else "",
-        phases=replace(facts.phases, wait_ms=wait_ms),
-        display_url=address.ready.display_url,
-        lane=judgement.lane,
+        claimed.id,
+        claimed.lease_token,
+        claimed.receipt_id,
+        claimed.endpoint_id,
+        claimed.claimed_at,
+        claimed.attempt,
+        claimed.generation,
+        judgement.outcome_class,
+        move,
+        delay_seconds,
+        dead_reason,
+        None if move is DeliveryMove.ACK else _reason(facts, judgement),
+        facts.status_code,
+        facts.error_class,
+        snippet_text(facts.snippet) if facts.snippet else "",
+        facts.phases._replace(wait_ms=wait_ms),
+        address.ready.display_url,
+        judgement.lane,
     )
     age_at_claim = (claimed.claimed_at - claimed.received_at).total_seconds()
     return Outcome(

@@ -7,7 +7,6 @@ claimed since.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -20,9 +19,8 @@ WORDS_LIMIT = 200
 """Characters of a refusal's own words that stand beside its status."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRecord:
-    """One finished attempt.
+class AttemptRecord(NamedTuple):
+    """One finished attempt. A tuple, since one is made per delivery.
 
     `move` is one of ACK, RECEIVE, RETRY (then `delay_seconds` counts) and BURY (then `dead_reason` is set). `reason`
     says in a few words why it was not an ack, for people; `snippet` is what `snippet_text` made of the body's head.

@@ -6,9 +6,9 @@ changes a status is one of these moves, and each move after a claim compares the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 from uuid import UUID
 
 from relay.domain.envelope import JournalPosition
@@ -87,9 +87,9 @@ class DeadReason(StrEnum):
     ENDPOINT_REMOVED = "endpoint_removed"
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedDelivery:
-    """One delivery in the hands of a dispatcher, with everything of its envelope that an attempt sends.
+class ClaimedDelivery(NamedTuple):
+    """One delivery in the hands of a dispatcher, with everything of its envelope that an attempt sends. A tuple, since
+    it is made each time.
 
     `attempt` is the number of the attempt that this claim is for (from 1, over the delivery's whole life);
     `generation_attempt` counts within the generation and is what retry policies bound. `generation_age` is the seconds

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class ErrorClass(StrEnum):
@@ -63,9 +64,9 @@ class OutboundRequest:
     silence_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Phases:
-    """Where the time of an attempt went, in milliseconds; None where the attempt did not get so far.
+class Phases(NamedTuple):
+    """Where the time of an attempt went, in milliseconds; None where the attempt did not get so far. A tuple, since one
+    is made per attempt.
 
     `wait_ms` runs from the claim to the hand-over to the network, `connect_ms` covers name resolution, TCP and TLS
     (0 on a kept connection), `send_ms` until the request was written, `first_byte_ms` until the response began,
@@ -79,9 +80,8 @@ class Phases:
     total_ms: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class SendFacts:
-    """What came of one attempt.
+class SendFacts(NamedTuple):
+    """What came of one attempt. A tuple, since one is made each time.
 
     `status_code` is set as soon as a status line and headers were in, even if the body was cut short afterwards (then
     `error_class` tells why as well). `headers` are the response's, names in lower case, in order,

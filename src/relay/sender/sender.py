@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Generic, TypeVar
@@ -342,7 +341,7 @@ class HttpSender(Generic[Token]):
         if not (transfer.held_up or self._is_stalled(self._clock())):
             return facts
         detail = "this process was held up, so the time says nothing about the endpoint"
-        return replace(facts, error_class=transfer.owned(ErrorClass.LOCAL), detail=detail)
+        return facts._replace(error_class=transfer.owned(ErrorClass.LOCAL), detail=detail)
 
     def _is_stalled(self, now: float) -> bool:
         """Whether the loop's turns have just come back after they were missing for long."""

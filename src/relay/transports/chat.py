@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -62,7 +62,7 @@ def wish_of(facts: SendFacts, wished: object) -> SendFacts:
     for name, value in facts.headers:
         if name == "retry-after" and value.isascii() and value.isdigit() and int(value[:12]) >= seconds:
             return facts
-    return replace(facts, headers=(("retry-after", str(seconds)), *facts.headers))
+    return facts._replace(headers=(("retry-after", str(seconds)), *facts.headers))
 
 
 def told(facts: SendFacts, sentence: object, *, meaning: Meaning | None = None, then: str = "") -> SendFacts:
@@ -70,4 +70,4 @@ def told(facts: SendFacts, sentence: object, *, meaning: Meaning | None = None, 
     text = sentence if isinstance(sentence, str) else ""
     text = "".join(character if character.isprintable() else " " for character in text[:LONGEST_DETAIL]).strip()
     detail = "; ".join(filter(None, (text or facts.detail, then)))
-    return replace(facts, detail=detail, meaning=meaning or facts.meaning)
+    return facts._replace(detail=detail, meaning=meaning or facts.meaning)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 
 from relay.domain.sending import SendFacts
 
@@ -45,7 +44,7 @@ class Hidden:
             detail = detail.replace(value, STARS)
         if snippet is facts.snippet and detail == facts.detail:
             return facts
-        return replace(facts, snippet=snippet, detail=detail)
+        return facts._replace(snippet=snippet, detail=detail)
 
 
 def _without(snippet: bytes, value: bytes) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
@@ -69,7 +69,7 @@ class HttpDestination:
         if b"v1" not in snippet and b"sha256=" not in snippet:
             return facts
         unsigned = _SIGNATURE.sub(rb"\g<kept>***", snippet)
-        return facts if unsigned == snippet else replace(facts, snippet=unsigned)
+        return facts if unsigned == snippet else facts._replace(snippet=unsigned)
 
 
 def prepare(

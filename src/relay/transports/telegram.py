@@ -9,7 +9,7 @@ and its documentation UTF-16 units, so the text is cut by the unit that is safe 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -118,7 +118,7 @@ def _read(facts: SendFacts) -> SendFacts:
         if not isinstance(code, int) or code not in _STATUSES:
             return told(facts, "", meaning=Meaning.UNPROVEN, then='the answer is no 200 that says "ok": true')
         # the Bot API's status is its error code; whatever stands between made it another
-        facts, status = replace(facts, status_code=code), code
+        facts, status = facts._replace(status_code=code), code
     parameters = body.get("parameters")
     parameters = parameters if isinstance(parameters, dict) else {}
     facts = wish_of(facts, parameters.get("retry_after"))
