@@ -104,7 +104,7 @@ def create_gateway(
     """
     snapshots = Snapshots(rulebook.endpoints, rulebook.catalogue)
     checks = Checks(snapshots=snapshots, schemas=rulebook.schemas, judge=rulebook.judge, ambient=ambient)
-    waker = Wakeups(wakeups)
+    waker = Wakeups(wakeups, ambient)
     appender = Appender(
         journal=journal,
         register=senders.register,
