@@ -30,6 +30,9 @@ DAYS = 28
 
 WITHIN_SECONDS = 600.0
 
+NO_TIME = timedelta()
+"""All that is owed in a round is due now, as what is appended is: behind what was taken before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -61,7 +64,7 @@ PLAIN = Case("plain", "10 endpoints, payloads of 300 bytes")
 CASES = (
     Case("due", "1,000,000 rows due", due=1_000_000),
     Case("history", "10,000,000 events in 28 days behind", history=10_000_000),
-    Case("endpoints", "10,000 endpoints", endpoints=10_000),
+    Case("endpoints", "10,000 endpoints", rows=80_000, endpoints=10_000),
     Case("fan-out", "1,000 deliveries to a receipt", endpoints=1_000, fan_out=1_000),
     Case("payload", "payloads of 100 KiB", rows=4_000, payload_bytes=102_400, own_floor=True, wanted=SAME_SHARE),
     Case("tls", "receivers with TLS", tls=True, own_floor=True, wanted=SAME_SHARE),
@@ -78,7 +81,7 @@ async def prepare(case: Case, ground: Installation, database: Database, url: str
         await past.attempts(database, day, case.history // DAYS)
     async with database.connection() as connection:
         if case.due:
-            await bulk.owe(connection, case.due, await lanes(connection))
+            await bulk.owe(connection, case.due, await lanes(connection), since=NO_TIME, apart=NO_TIME)
         await bulk.analyze(connection)
 
 
@@ -87,7 +90,7 @@ async def owe(case: Case, database: Database, rows: int) -> None:
     async with database.connection() as connection:
         to = await lanes(connection)
         if case.fan_out == 1:
-            await bulk.owe(connection, rows, to, payload=odd_payload(case.payload_bytes))
+            await bulk.owe(connection, rows, to, payload=odd_payload(case.payload_bytes), since=NO_TIME, apart=NO_TIME)
     if case.fan_out > 1:
         shape = Shape(-(-rows // case.fan_out), len(to), case.payload_bytes, fan_out=case.fan_out)
         await backlog.fill(database, Vault([new_key()]), to, shape)

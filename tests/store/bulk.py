@@ -5,6 +5,7 @@ Owns the shapes of those rows. They are what the append would have written, made
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -27,14 +28,14 @@ with secret as (
 select m.id from made m order by m.id
 """
 
-# One event per row, received a millisecond after the other and due in that order; `lane` counts from 1.
+# One event per row, received so many microseconds after the other and due in that order; `lane` counts from 1.
 _EVENTS = """
 create temporary table bulk_events on commit drop as
-select n, (lpad(to_hex(floor(extract(epoch from now()) * 1000)::bigint - 3600000 + n), 12, '0') || '7000'
+select n, (lpad(to_hex(floor(extract(epoch from e.due_at) * 1000)::bigint), 12, '0') || '7000'
            || '8' || lpad(to_hex(n >> 16), 3, '0') || lpad(to_hex(n & 65535), 4, '0') || '00000000')::uuid as receipt,
-       case when n <= $1::integer * $3::double precision then $2::integer else 1 + n % $2::integer end as lane,
-       now() - interval '1 hour' + n * interval '1 millisecond' as due_at
+       case when n <= $1::integer * $3::double precision then $2::integer else 1 + n % $2::integer end as lane, e.due_at
 from generate_series(1, $1::integer) as n
+cross join lateral (select now() - $4::interval + n * $5::interval as due_at) e
 """
 _JOURNAL = """
 insert into journal (day, receipt_id, partition, number, tenant, source, event_id, type, received_at, content_type,
@@ -71,10 +72,15 @@ async def owe(
     *,
     last_lanes_share: float = 0.0,
     payload: bytes = b"x" * 300,
+    since: timedelta = timedelta(hours=1),
+    apart: timedelta = timedelta(milliseconds=1),
 ) -> None:
-    """Append so many events due now, one delivery each, lanes in turn; the last lane has the oldest share of them."""
+    """Append so many events, one delivery each, lanes in turn; the last lane has the oldest share of them.
+
+    They are due since then, one so long after the other.
+    """
     async with connection.transaction():
-        await connection.execute(_EVENTS, rows, len(lanes), last_lanes_share, timeout=_LIMIT_SECONDS)
+        await connection.execute(_EVENTS, rows, len(lanes), last_lanes_share, since, apart, timeout=_LIMIT_SECONDS)
         await connection.execute(_JOURNAL, payload, timeout=_LIMIT_SECONDS)
         await connection.execute(_HEAD, rows)
         await connection.execute(_RECEIPTS, timeout=_LIMIT_SECONDS)

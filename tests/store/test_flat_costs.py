@@ -72,7 +72,7 @@ class Watched:
 
 
 async def fill(dsn: str, size: Size) -> None:
-    """Everything of that size, as if it had been at work for weeks; a fiftieth of what is due is dead."""
+    """Everything of that size, as if it had been at work for weeks; a fifth of what is due is dead."""
     database = await Database.connect(dsn, name="filler", size=1)
     async with database.connection() as connection:
         lanes = await bulk.add_lanes(connection, size.lanes)
@@ -85,7 +85,7 @@ async def fill(dsn: str, size: Size) -> None:
         await bulk.owe(connection, size.due, lanes)
         await connection.execute(
             "update deliveries set status = 'dead', dead_reason = 'exhausted', dead_at = now()"
-            " where status = 'pending' and get_byte(uuid_send(id), 5) % 50 = 0"
+            " where status = 'pending' and get_byte(uuid_send(id), 5) % 5 = 0"
         )
         await bulk.analyze(connection)
     await database.close()
