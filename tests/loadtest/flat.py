@@ -36,6 +36,8 @@ from tests.support.certificates import issue
 WORKERS = 2
 LIMIT_SECONDS = 300.0
 HORIZON = "horizon"
+MOST_PER_SECOND = 14_000
+"""More than that are not delivered, so a backlog of so many for each second lasts."""
 REST = 0.15
 """Of the rows of a round, so many more are owed: neither the start nor the end of a drain is measured."""
 TRUSTING = ROOT / "tests" / "support" / "trusting"
@@ -89,6 +91,7 @@ class Row:
     dispatcher_us: float | None
     postgres_us: float | None
     wal_bytes: float | None
+    us_per_kib: float | None
     rate_ratio: float
     ratio: float
     wanted: float
@@ -100,14 +103,14 @@ class Row:
 
     def text(self) -> str:
         """For a person."""
-        costs = (self.dispatcher_us, self.postgres_us, self.wal_bytes)
+        costs = (self.dispatcher_us, self.postgres_us, self.wal_bytes, self.us_per_kib)
         numbers = "".join(f"{'-' if each is None else format(each, ',.1f'):>12}" for each in costs)
         judged = f"{self.rate_ratio:10.2f}{self.ratio:10.2f}{self.wanted:10.2f}  {'met' if self.met else 'missed'}"
         return f"{self.name:{WIDTH}}{self.rate:12,.0f}{numbers}{judged}"
 
 
 WIDTH = 48
-HEAD = f"{'':{WIDTH}}{'per second':>12}{'dispatcher':>12}{'PostgreSQL':>12}{'log bytes':>12}" + "".join(
+HEAD = f"{'':{WIDTH}}{'per second':>12}{'dispatcher':>12}{'PostgreSQL':>12}{'log bytes':>12}{'per KiB':>12}" + "".join(
     f"{each:>10}" for each in ("of plain", "ratio", "wanted")
 )
 
@@ -115,21 +118,22 @@ HEAD = f"{'':{WIDTH}}{'per second':>12}{'dispatcher':>12}{'PostgreSQL':>12}{'log
 def rows(case: Case, rounds: list[Round]) -> list[Row]:
     """The lines of a case: the plain drains beside it, and its own."""
 
-    def row(name: str, drained: list[Drained], rate_ratio: float, ratio: float, wanted: float) -> Row:
+    def row(name: str, of: Case, drained: list[Drained], rate_ratio: float, ratio: float, wanted: float) -> Row:
         return Row(
             name,
             statistics.median(each.rate for each in drained),
             statistics.median(each.dispatcher_us for each in drained),
             statistics.median(each.postgres_us for each in drained),
             statistics.median(each.wal_bytes for each in drained),
+            statistics.median(each.processor_us for each in drained) / (of.payload_bytes / 1024),
             *(rate_ratio, ratio, wanted),
         )
 
     rate = statistics.median(each.case.rate / each.plain.rate for each in rounds)
     ratio = statistics.median(each.ratio(case) for each in rounds)
     return [
-        row(f"plain, beside {case.name}", [each.plain for each in rounds], 1.0, 1.0, 1.0),
-        row(f"{case.name}: {case.title}", [each.case for each in rounds], rate, ratio, case.wanted),
+        row(f"plain, beside {case.name}", PLAIN, [each.plain for each in rounds], 1.0, 1.0, 1.0),
+        row(f"{case.name}: {case.title}", case, [each.case for each in rounds], rate, ratio, case.wanted),
     ]
 
 
@@ -230,11 +234,14 @@ async def measure(case: Case, plain: Case, number: int) -> list[Row]:
 
 async def measure_horizon(share: float) -> list[Row]:
     """The line of an old snapshot, by its own measurement."""
-    plan = horizon.Plan(int(horizon.EVENTS * share), 10, 30.0 * share, 130.0 * share)
+    usual, pinned = 30.0 * share, 130.0 * share
+    # a sample is over before the next one is thought of
+    seconds = horizon.WARM_UP_SECONDS + 2 * usual + pinned + 3 * horizon.SAMPLE_SECONDS
+    plan = horizon.Plan(min(horizon.EVENTS, int(MOST_PER_SECOND * seconds)), 10, usual, pinned)
     with installation(lambda _: None) as ground:
         left = await horizon.measure(plan, ground)
     title = f"{HORIZON}: a snapshot kept for {plan.pinned_seconds:.0f} s"
-    return [Row(title, left.pinned, None, None, None, left.share, 1 / left.share, 1 / horizon.WANTED)]
+    return [Row(title, left.pinned, None, None, None, None, left.share, 1 / left.share, 1 / horizon.WANTED)]
 
 
 def main() -> int:

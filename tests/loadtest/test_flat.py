@@ -44,6 +44,11 @@ def test_where_the_bare_client_is_slower_too_the_share_of_its_rate_counts(rate: 
     assert row_of(FLOORED, Round(plain, case)).met is met
 
 
+def test_what_a_kib_costs_is_told_beside_what_a_delivery_does() -> None:
+    large = replace(CASE, payload_bytes=102_400)
+    assert [row.us_per_kib for row in rows(large, [turn(200)])] == pytest.approx([150 / (300 / 1024), 2.0])
+
+
 def test_the_plain_case_has_nothing_that_makes_a_case_special() -> None:
     special = [(case.due, case.history, case.tls, case.fan_out > 1, case.own_floor) for case in (PLAIN, *CASES)]
     assert special[0] == (0, 0, False, False, False)
