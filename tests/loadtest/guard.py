@@ -2,9 +2,9 @@
 
 Owns which ratios are compared, by how much each may be worse, and the baseline, `baseline.json` beside this file.
 Microseconds differ from machine to machine and from hour to hour; what travels is how much more than its floor a part
-takes, both measured in one run, and what is counted. How much worse a ratio may be is measured as well: by how much the
-furthest of the runs that made the baseline was off their middle one. Invariant: of three runs the middle one is
-compared, ratio by ratio, and a machine on which runs differ by a third makes no baseline.
+takes, both measured in one run, and what is counted. How much worse a ratio may be is measured as well: as much as the
+worst of the runs that made the baseline was worse than their middle one. Invariant: of three runs the middle one is
+compared, ratio by ratio, and a machine on which a run is worse by a third makes no baseline.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BASELINE = Path(__file__).with_name("baseline.json")
 RUNS = 3
 BASELINE_RUNS = 9
 MOST_APART = 0.33
-"""Runs that are further apart say nothing: others used the machine."""
+"""A run that is worse than the middle one by more says nothing: others used the machine."""
 
 WORKERS = 2
 PLAN = Plan(
@@ -127,9 +127,9 @@ def record(reports: Sequence[Report]) -> dict[str, Recorded]:
     for each in MEASURES:
         values = [each.of(report) for report in reports]
         among = statistics.median(values)
-        apart = max(abs(value - among) for value in values) / among
+        apart = max(each.worse_by(among, value) for value in values)
         if apart > MOST_APART:
-            raise ValueError(f"{each.name}: the runs are {apart:.0%} apart, so others used this machine")
+            raise ValueError(f"{each.name}: one run was {apart:.0%} worse, so others used this machine")
         made[each.name] = Recorded(float(f"{among:.4g}"), round(max(apart, each.least), 3))
     return made
 
