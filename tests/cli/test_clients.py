@@ -231,8 +231,24 @@ def test_a_person_sees_tables_and_the_story_of_a_receipt(relay: Service, shell: 
     assert re.findall(r"^ +(B\d) ", shown, re.MULTILINE)[0] == "B1"
     assert re.search(r"B4 +acked +[\d.]+ ms +person", shown)
     assert "closed: delivered" in shown
-    assert a_table(shown, ("consumer", "status", "attempts"))
-    assert a_table(shown, ("person", "delivered", "1"))
+    assert a_table(shown, ("B1 Accept", "B2 Durable", "B3 Route", "B4 Prove"))
+    assert a_table(shown, ("person", "delivered", "1 try"))
+
+
+def test_the_story_of_a_receipt_is_drawn_on_a_pipe_where_it_is_asked_for(relay: Service, shell: Shell) -> None:
+    shell.document("endpoints", "add", receiver(relay, "/status/400"), "--name", "piped", "--type", "piped.*")
+    accepted = shell.document("send", "piped.saw")
+    shell.run("receipt", accepted["receipt_id"], "--watch")
+    shown = shell.run("receipt", accepted["receipt_id"], "--text").stdout.decode()
+    assert "\x1b" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "It has not arrived at piped: it is a dead letter at B3" in " ".join(shown.split())
+    assert re.search(r"^  x \+.*try 1  400 .*permanent", shown, re.MULTILINE)
+
+
+def test_json_goes_before_text_where_both_are_asked_for(shell: Shell) -> None:
+    accepted = shell.document("send", "both.asked")
+    assert shell.document("receipt", accepted["receipt_id"], "--text", "--json")["type"] == "both.asked"
 
 
 def test_json_can_be_asked_for_on_a_terminal(shell: Shell) -> None:

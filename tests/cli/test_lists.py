@@ -141,6 +141,7 @@ def test_how_a_receipt_closed_is_said_without_a_second_closed(lonely: Shell) -> 
     receipt: dict[str, object] = {
         "receipt_id": "rcp_1", "received_at": "2026-01-31T09:05:00Z", "type": "a.b", "state": "closed",
         "outcome": "closed_incomplete", "reason": None, "delivery_count": 0, "deliveries": [], "timeline": [],
+        "discarded": 1,
     }  # fmt: skip
 
     def answer(call: Call) -> Answer:

@@ -49,6 +49,10 @@ ATTEMPT = {
     "status_code": 400,
     "error_class": None,
     "snippet": ODD,
+    "wait_ms": 0.1,
+    "connect_ms": None,
+    "send_ms": None,
+    "first_byte_ms": None,
     "total_ms": 1.5,
 }
 RECEIPT = {
@@ -61,6 +65,7 @@ RECEIPT = {
     "reason": None,
     "deliveries": [DELIVERY],
     "delivery_count": 1,
+    "discarded": 1,
     "timeline": [{"boundary": "B1", "what": "checked", "at_ms": 0.1, "consumer": ODD}],
 }
 ENDPOINT = {

@@ -50,7 +50,7 @@ def test_why_a_delivery_is_dead_has_a_name_of_its_own(relay: Service, shell: She
     accepted = shell.document("send", "dying.now")
     shell.run("receipt", accepted["receipt_id"], "--watch")
     shown = on_a_terminal(shell, "receipt", accepted["receipt_id"], columns=60)
-    assert re.search(r"^dead because +permanent_failure\r?$", shown, re.MULTILINE)
+    assert re.search(r"^ +dead because +permanent_failure at B3\r?$", shown, re.MULTILINE)
     assert "waiting for" not in shown
 
 

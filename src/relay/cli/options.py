@@ -1,6 +1,6 @@
 """Options and help that several commands share.
 
-Owns `--json` and the shape of an example in a command's help.
+Owns `--json`, `--text` and the shape of an example in a command's help.
 """
 
 from __future__ import annotations
@@ -24,6 +24,24 @@ def json_option(command: F) -> F:
 
     option = click.option(
         "--json", is_flag=True, expose_value=False, is_eager=True, callback=choose, help="Print JSON on a terminal too."
+    )
+    return option(command)
+
+
+def text_option(command: F) -> F:
+    """Add `--text`: output for a person although stdout is no terminal."""
+
+    def choose(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            ctx.find_object(Streams).text_asked = True  # type: ignore[union-attr]  # main puts it there
+
+    option = click.option(
+        "--text",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=choose,
+        help="Draw on a pipe too, in plain lines of 80 columns, or as many as COLUMNS says.",
     )
     return option(command)
 

@@ -1,12 +1,13 @@
-"""A receipt as a person reads it: its story by boundaries, then its deliveries.
+"""Receipts as a person reads them: a line in a list, a headline, a moment of the story.
 
-Owns the rendering and the question whether anything can still happen by itself. Works on the JSON of the API.
+Owns these and the question whether anything can still happen by itself. Works on the JSON of the API. The whole
+story is drawn by `story`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import RenderableType
@@ -90,31 +91,6 @@ def line(entry: Mapping[str, Any]) -> Text:
         words(f"{entry['at_ms']:>10.1f} ms", "dim"),
         words(f"  {entry['consumer']}" if entry.get("consumer") else ""),
     )
-
-
-def rendered(receipt: Receipt, *, told: int = 0) -> Iterator[RenderableType]:
-    """The whole receipt, but so many lines of its story that were told before."""
-    yield headline(receipt)
-    yield from map(line, receipt["timeline"][told:])
-    if receipt["deliveries"]:
-        yield table(
-            ("delivery", "consumer", "status", "attempts", "waiting for", "next attempt", "dead because", "last error"),
-            [
-                (
-                    delivery["id"],
-                    delivery["consumer"],
-                    status(delivery),
-                    delivery["attempts"],
-                    delivery["waiting_for"],
-                    delivery["next_attempt_at"],
-                    delivery["reason"],
-                    delivery["last_error"],
-                )
-                for delivery in receipt["deliveries"]
-            ],
-            prose=("last error",),
-            optional=("waiting for", "next attempt", "dead because", "last error"),
-        )
 
 
 def is_settled(receipt: Receipt) -> bool:

@@ -19,20 +19,21 @@ from relay.cli.text import printable
 
 
 class Streams:
-    """What a command writes with. `json_asked` says that JSON was asked for by name."""
+    """What a command writes with. `json_asked` and `text_asked` say that one was asked for by name."""
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out = out
         self._err = err
         self._is_terminal = out.isatty()
         self.json_asked = False
+        self.text_asked = False
         self._loss: OSError | None = None
         self._deed: str | None = None
 
     @property
     def json(self) -> bool:
-        """Whether the output is for a program: JSON was asked for, or stdout is no terminal."""
-        return self.json_asked or not self._is_terminal
+        """Whether the output is for a program: JSON was asked for, or stdout is no terminal and text was not."""
+        return self.json_asked or not (self._is_terminal or self.text_asked)
 
     def for_progress(self) -> TextIO | None:
         """Where a person watches how long work goes on; None if nobody does."""

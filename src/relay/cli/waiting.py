@@ -24,7 +24,7 @@ MOST_LANES = 5
 _MOVES_BY_ITSELF = (None, "retry", "ack")
 _NOT_FOUND = 404
 
-_GATES = {
+GATES = {
     "breaker": "its receiver did not answer: the breaker lets one delivery try",
     "rate_limit": "its rate_per_second and burst are used up",
     "retry_after": "its receiver asked for a pause",
@@ -44,7 +44,7 @@ def lane_note(endpoint: Mapping[str, Any]) -> str | None:
     if gate is None:
         return None
     until = f" until {endpoint['opens_at']}" if endpoint["opens_at"] else ""
-    return f"{name} takes nothing now ({gate}: {_GATES.get(gate, 'its lane is closed')}): it waits{until}"
+    return f"{name} takes nothing now ({gate}: {GATES.get(gate, 'its lane is closed')}): it waits{until}"
 
 
 def lane_notes(relay: Client, deliveries: Iterable[Mapping[str, Any]]) -> Iterator[str]:

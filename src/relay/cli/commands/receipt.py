@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -16,12 +17,13 @@ import click
 from relay.cli.client import Client, Refused, connect
 from relay.cli.failures import CommandFailed
 from relay.cli.listing import INSTANT, WHEN, length_options, listed
-from relay.cli.options import example, json_option
+from relay.cli.options import example, json_option, text_option
 from relay.cli.reading import read_settings
-from relay.cli.receipts import is_settled, line, rendered, summary
+from relay.cli.receipts import is_settled, line, summary
 from relay.cli.rendering import show
+from relay.cli.story import Story, with_lanes
 from relay.cli.streams import Streams
-from relay.cli.waiting import lane_notes
+from relay.cli.waiting import MOST_LANES, PAUSED, find_endpoint, lane_notes
 
 PATH = "/v1/receipts"
 
@@ -31,7 +33,7 @@ FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.25, 5.0
 PAUSE_SECONDS = 1.0
 """Between two looks at a Relay that has too many waiting to take one more."""
 
-OVERLOADED = 503
+NOT_FOUND, OVERLOADED = 404, 503
 
 
 @click.command(
@@ -52,11 +54,13 @@ OVERLOADED = 503
 @click.option("--until", type=INSTANT, metavar="WHEN", help="List those received before then.")
 @length_options
 @json_option
+@text_option
 @click.pass_obj
 def command(
     streams: Streams, /, receipt_id: str | None, watch: bool, timeout: float, limit: int | None, **filters: str | None
 ) -> None:
-    """Show the receipt of an event: what happened at each boundary, and how each delivery stands.
+    """Show the receipt of an event: why it has not arrived, its way through the four boundaries, and a lane for each
+    consumer with its tries and waits, to scale in time.
 
     With --watch the exit code says whether it closed: 1 if it did not in time, or if only a person can help it on: what
     is left is dead, or its endpoint is paused or disabled. It says how.
@@ -74,7 +78,7 @@ def command(
         if watch:
             _watch(relay, path, streams, timeout)
         else:
-            _show(relay.call("GET", path), streams)
+            _show(relay, relay.call("GET", path), streams)
 
 
 def _list(relay: Client, streams: Streams, limit: int | None, filters: dict[str, str | None]) -> None:
@@ -87,11 +91,32 @@ def _list(relay: Client, streams: Streams, limit: int | None, filters: dict[str,
         show(streams, summary(receipts))
 
 
-def _show(receipt: dict[str, Any], streams: Streams, *, told: int = 0) -> None:
+def _show(relay: Client, receipt: dict[str, Any], streams: Streams) -> None:
     if streams.json:
         streams.document(receipt)
     else:
-        show(streams, *rendered(receipt, told=told))
+        show(streams, _story(relay, receipt))
+
+
+def _story(relay: Client, receipt: dict[str, Any]) -> Story:
+    """The receipt with what its lanes are drawn from: a call for each that is drawn, and one for each that is held."""
+    lanes = with_lanes(receipt)
+    attempts = {each["id"]: _attempts(relay, each["id"]) for each in lanes}
+    held = dict.fromkeys(each["endpoint_id"] for each in lanes if each["waiting_for"] == PAUSED)
+    looked_at = ((each, find_endpoint(relay, each)) for each in list(held)[:MOST_LANES])
+    endpoints = {name: endpoint for name, endpoint in looked_at if endpoint is not None}
+    return Story(receipt, datetime.now(UTC), attempts, endpoints)
+
+
+def _attempts(relay: Client, delivery_id: str) -> list[dict[str, Any]]:
+    """Its attempts; none where the delivery was pruned since its receipt was read."""
+    try:
+        found: list[dict[str, Any]] = relay.call("GET", f"/v1/deliveries/{quote(delivery_id, safe='')}")["attempts"]
+    except Refused as refusal:
+        if refusal.status != NOT_FOUND:
+            raise
+        return []
+    return found
 
 
 def _watch(relay: Client, path: str, streams: Streams, timeout: float) -> None:
@@ -109,7 +134,7 @@ def _watch(relay: Client, path: str, streams: Streams, timeout: float) -> None:
             break
         wait = FIRST_WAIT_SECONDS if news else min(2 * wait, LONGEST_WAIT_SECONDS)
         receipt = _after(relay, path, min(wait, left))
-    _show(receipt, streams, told=told)
+    _show(relay, receipt, streams)
     if receipt["state"] != "closed":
         held = [] if not is_settled(receipt) else list(lane_notes(relay, receipt["deliveries"]))
         raise CommandFailed("\n".join([*_why_open(receipt, timeout), *held]))
