@@ -37,6 +37,7 @@ COMMANDS = {
     "testkit": _Entry("testkit", "Run a receiver that behaves well, badly or oddly on demand."),
     "send": _Entry("send", "Post an event."),
     "receipt": _Entry("receipt", "Show what became of an event."),
+    "top": _Entry("top", "Watch what comes in, goes out, is late or stands still."),
     "endpoints": _Entry("endpoints", "List, add, show and change endpoints."),
     "keys": _Entry("keys", "List, create and revoke keys: who may call; re-encrypt secrets."),
     "sources": _Entry("sources", "List, create, change, rotate and remove sources: who may send."),

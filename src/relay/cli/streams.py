@@ -35,6 +35,11 @@ class Streams:
         """Whether the output is for a program: JSON was asked for, or stdout is no terminal and text was not."""
         return self.json_asked or not (self._is_terminal or self.text_asked)
 
+    @property
+    def watched(self) -> bool:
+        """Whether a person looks at stdout, where what is shown may be shown anew in the same place."""
+        return self._is_terminal and not self.json_asked
+
     def for_progress(self) -> TextIO | None:
         """Where a person watches how long work goes on; None if nobody does."""
         return self._err if self._err.isatty() and not self.json_asked else None
