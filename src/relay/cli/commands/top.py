@@ -30,7 +30,7 @@ ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 @click.command(
     "top",
-    epilog=example("relay top", "relay top --once --metrics http://10.0.0.5:8080 --metrics http://10.0.0.6:9091"),
+    epilog=example("relay top", "relay top --once --metrics http://127.0.0.1:8080 --metrics http://127.0.0.1:9091"),
 )
 @click.option("--every", type=click.FloatRange(0.2, 60), default=2.0, show_default=True, help="Seconds between looks.")
 @click.option("--once", is_flag=True, help="Look twice, so many seconds apart, print one overview and end.")
