@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -117,6 +118,8 @@ class Stage:
         yield r"http://127\.0\.0\.1:9091", self.metrics.removesuffix("/metrics")
         yield r"http://127\.0\.0\.1:9099", self.receiver
         yield r"\.venv/bin/relay", str(RELAY)
+        # the shell's own bind is for what it starts; this looks for what runs
+        yield r"\brelay top\b", f"RELAY_METRICS_BIND={urlsplit(self.metrics).netloc} relay top"
         yield r"'?postgresql://[\w:…]+@[\w.,]+/relay'?", _quoted(self.database)
         yield r"rlk_…", "$(said 'rlk_[A-Za-z0-9_-]+')"
         yield from self.spoken.items()
