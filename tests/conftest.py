@@ -45,10 +45,12 @@ server in memory."""
 settings.register_profile("relay", deadline=None, derandomize=CI, print_blob=not CI)
 settings.load_profile("relay")
 
-# Tests that were started by `nohup` would pass its deafness for SIGHUP on to every service under test; a handler is not
-# passed on.
+# Tests that were started by `nohup`, or in the background of a script, would pass their deafness for SIGHUP or SIGINT
+# on to every service under test; a handler is not passed on.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, lambda *_: None)
 
 
 @dataclass(slots=True)
