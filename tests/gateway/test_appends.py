@@ -52,6 +52,19 @@ async def test_behind_an_append_for_many_the_next_one_lets_more_join(
     assert [committed.events for committed in world.ear.of(AppendCommitted)] == [3]
 
 
+async def test_whoever_waits_for_more_when_the_time_to_stop_is_over_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pacing, "LONGEST_SECONDS", 60.0)
+    now = world.gateway.ambient.monotonic()
+    world.gateway.appender._pace.ended(now - 60.0, now, pacing.CROWD)
+    post = asyncio.create_task(world.post())
+    await world.until_waiting(1, [post])
+    assert await world.gateway.appender.drain(0.1) == 1
+    assert (await post).code == "draining"
+    assert await world.count("journal") == 0
+
+
 async def test_a_gateway_that_stops_lets_nobody_wait_for_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pacing, "LONGEST_SECONDS", 60.0)
     async with world.appends_held():

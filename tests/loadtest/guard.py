@@ -144,6 +144,17 @@ def say(line: str) -> None:
     print(line, flush=True)  # noqa: T201 # this is what the command is for
 
 
+def faults_of(report: Report) -> list[str]:
+    """Why what a run took cannot be compared: something was lost, or was not accepted and so cost less."""
+    steady = _sustained(report).steady
+    found = steady.faults()
+    if report.drain.lost:
+        found.append(f"{report.drain.lost} deliveries of the backlog are lost")
+    if refused := sum(number for answer, number in steady.answers.items() if answer != "202"):
+        found.append(f"{refused} posts were not accepted")
+    return found
+
+
 def measured(number: int) -> list[Report]:
     """So many runs, each on an installation of its own. Raises `RuntimeError` where one loses anything."""
     reports = []
@@ -151,9 +162,9 @@ def measured(number: int) -> list[Report]:
         report = run(PLAN, lambda _: None)
         say(f"run {place + 1} of {number}")
         say("\n".join(f"  {name}: {value:.4g}" for name, value in middle([report]).items()))
-        if lost := report.drain.lost + _sustained(report).steady.lost:
+        if faults := faults_of(report):
             say(text(report))
-            raise RuntimeError(f"{lost} deliveries are lost: what this run took says nothing")
+            raise RuntimeError(f"what this run took says nothing: {'; '.join(faults)}")
         reports.append(report)
     return reports
 

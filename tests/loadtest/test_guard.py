@@ -17,6 +17,7 @@ from tests.loadtest.guard import (
     Measure,
     Recorded,
     compare,
+    faults_of,
     middle,
     read,
     record,
@@ -131,3 +132,13 @@ def test_the_baseline_has_every_ratio_and_no_other() -> None:
 def test_what_is_measured_is_the_load_that_is_wanted() -> None:
     assert PLAN.load is not None
     assert (PLAN.load.rate, PLAN.load.endpoints, PLAN.load.in_turn) == (4_000.0, 1, True)
+
+
+def test_a_run_whose_posts_were_not_accepted_cannot_be_compared() -> None:
+    assert REPORT.sustained is not None
+    well = replace(REPORT.sustained.steady, deliveries=60_000, answers={"202": 60_000})
+    right = replace(REPORT, sustained=replace(REPORT.sustained, steady=well))
+    refused = replace(REPORT.sustained, steady=replace(well, answers={"202": 59_000, "503": 1_000}))
+    assert faults_of(right) == []
+    assert faults_of(replace(right, sustained=refused)) == ["1000 posts were not accepted"]
+    assert faults_of(replace(right, drain=replace(REPORT.drain, lost=3))) == ["3 deliveries of the backlog are lost"]

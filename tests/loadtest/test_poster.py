@@ -176,6 +176,44 @@ async def test_a_server_that_is_not_there_is_told_of_for_each_post() -> None:
     made.close()
 
 
+async def test_a_bug_of_whoever_hears_of_an_answer_is_no_other_posts_fault() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await asked(reader)
+            writer.write(OK)
+
+    bugs: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: bugs.append(str(context["exception"])))
+    async with posting(serve) as (made, told, server):
+
+        def heard(place: int, answer: str, body: bytes) -> None:
+            told(place, answer, body)
+            if place == 0:
+                raise RuntimeError("a bug")
+
+        made._landed = heard
+        for place in range(3):
+            made.post(place, post(server))
+            await told.until(place + 1)
+        assert told.of == [(place, "202", b"yes") for place in range(3)]
+    assert bugs == ["a bug"]
+
+
+async def test_what_gets_no_connection_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poster, "CONNECTIONS", 0)
+
+    async def serve(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        raise AssertionError("nobody connects")
+
+    async with posting(serve) as (made, told, server):
+        made.post(0, post(server))
+        now = asyncio.get_running_loop().time()
+        made.sweep(now + PROMPT - 5.0)
+        assert told.of == []
+        made.sweep(now + PROMPT + 5.0)
+        assert told.of == [(0, TIMED_OUT, b"")]
+
+
 async def test_what_is_not_answered_in_time_is_given_up() -> None:
     heard = asyncio.Event()
 

@@ -14,6 +14,8 @@ import socket
 import ssl
 from collections.abc import Callable
 
+from relay.app.listening import BACKLOG
+
 PAUSE_SECONDS = 1.0
 """How long nothing is accepted after the system had no descriptor or memory for one more connection."""
 
@@ -48,8 +50,10 @@ class Acceptor:
         of which the client may have sent a request. Who would have to shake hands first has sent none."""
         self._rest()
         with contextlib.suppress(OSError):  # no room for the rest
-            while self._tls is None and self._take():
-                pass
+            # as many as can have waited: whoever comes meanwhile must not hold up the stop for ever
+            for _ in range(BACKLOG):
+                if self._tls is not None or not self._take():
+                    break
 
     async def opened(self) -> None:
         """Wait until everybody who was taken has a protocol, but for who shakes hands."""

@@ -179,7 +179,6 @@ class Appender:
         """Append group after group until nobody waits."""
         try:
             while self._line:
-                await self._gather()
                 await self._append_next()
         finally:
             self._appending = None
@@ -194,6 +193,7 @@ class Appender:
         routes: Routes | None = None
         group: Group | None = None
         try:
+            await self._gather()
             await self._keep_away()
             if self._barrier.missing is not None:
                 self._turn_away()

@@ -80,7 +80,7 @@ class Bodies:
 
 @dataclass(slots=True)
 class Posts:
-    """What came of the posts: how long each took from due to answered; when each delivery's post was due; how many
+    """What came of the posts: how long each took from due to its 202; when each delivery's post was due; how many
     deliveries are owed to dead endpoints; by how much the latest post left after it was due, in seconds."""
 
     answered: Histogram = field(default_factory=Histogram)
@@ -160,9 +160,9 @@ class Generator:
     def _landed(self, place: int, answer: str, body: bytes) -> None:
         posts = self._posts
         due_at = self._began + self._schedule.due(place)
-        posts.answered.record(time.monotonic() - due_at)
         posts.answers[answer] += 1
         if answer == ACCEPTED:
+            posts.answered.record(time.monotonic() - due_at)
             for delivery in _ACCEPTED.decode(body).deliveries:
                 if self._dead is not None and self._dead(int(delivery.consumer.rpartition("-")[2])):
                     posts.undeliverable += 1

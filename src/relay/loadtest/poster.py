@@ -49,7 +49,7 @@ class Poster:
         self._timeout_seconds = timeout_seconds
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
-        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._waiting: deque[tuple[int, bytes, float]] = deque()
         self._dialling: set[asyncio.Task[None]] = set()
 
     def post(self, place: int, text: bytes) -> None:
@@ -57,14 +57,21 @@ class Poster:
         if self._idle:
             self._idle.pop().send(place, text)
             return
-        self._waiting.append((place, text))
+        self._waiting.append((place, text, time.monotonic()))
+        self._ask()
+
+    def _ask(self) -> None:
+        """Have one more connection made, if there may be one more."""
         if len(self._all) + len(self._dialling) < CONNECTIONS:
             dialling = asyncio.create_task(self._dial(), name="dialling")
             self._dialling.add(dialling)
             dialling.add_done_callback(self._dialling.discard)
 
     def sweep(self, now: float) -> None:
-        """Give up what has waited for its answer for too long."""
+        """Give up what has waited for its answer, or for a connection, for too long."""
+        while self._waiting and now - self._waiting[0][2] > self._timeout_seconds:
+            place, _, _ = self._waiting.popleft()
+            self._landed(place, TIMED_OUT, b"")
         for connection in tuple(self._all):
             if now - connection.sent_at > self._timeout_seconds:
                 connection.give_up(TIMED_OUT)
@@ -86,7 +93,8 @@ class Poster:
     def freed(self, connection: _Connection) -> None:
         """A connection can be used again."""
         if self._waiting:
-            connection.send(*self._waiting.popleft())
+            place, text, _ = self._waiting.popleft()
+            connection.send(place, text)
         else:
             self._idle.append(connection)
 
@@ -96,7 +104,7 @@ class Poster:
         if connection in self._idle:
             self._idle.remove(connection)
         if self._waiting:
-            self.post(*self._waiting.popleft())
+            self._ask()
 
     def landed(self, place: int, answer: str, body: bytes) -> None:
         """A post has its answer."""
@@ -109,7 +117,7 @@ class Poster:
                 await loop.create_connection(lambda: _Connection(self), self._host, self._port)
         except (OSError, TimeoutError):
             if self._waiting:
-                place, _ = self._waiting.popleft()
+                place, _, _ = self._waiting.popleft()
                 self._landed(place, CONNECTION_LOST, b"")
 
 
@@ -122,6 +130,7 @@ class _Connection(asyncio.Protocol):
         self._place: int | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._body: list[bytes] = []
+        self._whole: tuple[str, bool] | None = None
         self.sent_at = math.inf
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -140,6 +149,10 @@ class _Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserError:
             self.give_up(NO_HTTP)
+            return
+        if self._whole is not None:
+            (status, is_kept), self._whole = self._whole, None
+            self._answered(status, is_kept=is_kept)
 
     def on_body(self, body: bytes) -> None:
         """The parser's: a part of an answer's body."""
@@ -147,16 +160,20 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """The parser's: an answer is whole."""
+        self._whole = str(self._parser.get_status_code()), self._parser.should_keep_alive()
+
+    def _answered(self, status: str, *, is_kept: bool) -> None:
         place, self._place = self._place, None
         self.sent_at = math.inf
-        status, body = str(self._parser.get_status_code()), b"".join(self._body)
+        body = b"".join(self._body)
         self._body.clear()
-        if self._parser.should_keep_alive():
+        # first, so that no other post has to do with a bug of whoever hears of this one
+        if place is not None:
+            self._poster.landed(place, status, body)
+        if is_kept:
             self._poster.freed(self)
         elif self._transport is not None:
             self._transport.close()
-        if place is not None:
-            self._poster.landed(place, status, body)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self.give_up(CONNECTION_LOST)

@@ -137,6 +137,9 @@ def bench_command(
         report = bench.run(bench.Plan(Shape(events, endpoints, payload_bytes), workers, load), told(streams))
     streams.done("measured")
     streams.line(bench_report.as_json(report) if streams.json else bench_report.text(report))
+    faults = [f"{report.drain.lost:,} deliveries of the backlog are lost"] if report.drain.lost else []
+    if faults := faults + (report.sustained.steady.faults() if report.sustained else []):
+        raise CommandFailed("; ".join(faults))
 
 
 @command.command("steady", epilog=example("relay loadtest steady --rate 500 --seconds 10"))
