@@ -8,7 +8,6 @@ its turn, in which the other workers get theirs.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import ssl
@@ -49,11 +48,13 @@ class Acceptor:
         """Take all who wait, and nobody after them: whoever closes the socket right behind this resets no connection
         of which the client may have sent a request. Who would have to shake hands first has sent none."""
         self._rest()
-        with contextlib.suppress(OSError):  # no room for the rest
+        try:
             # as many as can have waited: whoever comes meanwhile must not hold up the stop for ever
             for _ in range(BACKLOG):
                 if self._tls is not None or not self._take():
                     break
+        except OSError as fault:
+            _tell_of(fault)
 
     async def opened(self) -> None:
         """Wait until everybody who was taken has a protocol, but for who shakes hands."""
@@ -85,8 +86,7 @@ class Acceptor:
         try:
             self._take()
         except OSError as fault:
-            told = {"detail": fault.strerror}
-            logger.error("connections_not_accepted", extra={"fields": told})  # noqa: TRY400 - no bug of Relay's
+            _tell_of(fault)
             self._rest()
             self._pause = self._loop.call_later(PAUSE_SECONDS, self._resume)
 
@@ -114,3 +114,8 @@ class Acceptor:
         except asyncio.CancelledError:
             connection.close()
             raise
+
+
+def _tell_of(fault: OSError) -> None:
+    """The system has no room for one more connection."""
+    logger.error("connections_not_accepted", extra={"fields": {"detail": fault.strerror}})

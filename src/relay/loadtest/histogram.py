@@ -2,8 +2,8 @@
 
 Owns the buckets, the percentiles, and the text form (the compressed "V2" encoding that HdrHistogram defines for all its
 implementations), so that anybody's tools can plot the histograms of a result file, or add those of several runs. Why it
-is not the library of that name: docs/decisions/0026-the-load-generator.md. Invariant: a percentile is never below the
-time that it stands for, and at most a thousandth above.
+is not the library of that name: docs/decisions/0026-the-load-generator.md. Invariant: a percentile is, to the
+microsecond, never below the time that it stands for, and at most a thousandth above.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ DIGITS = 3
 
 _HALF_BITS = 10
 _HALF = 1 << _HALF_BITS
-_SUB_BUCKETS = _HALF << 1
-"""Within a bucket, and twice as many in the first: enough for three digits."""
+"""Places within a bucket, and twice as many in the first: enough for three digits."""
 
 _COOKIE = 0x1C849313
 _COMPRESSED_COOKIE = 0x1C849314
